@@ -1,0 +1,40 @@
+"""The few kinds of error that earl raises on purpose; each message says what to do."""
+
+
+class EarlError(Exception):
+    """Base of everything earl raises on purpose. The command line prints it as one line."""
+
+
+class UnknownName(EarlError, KeyError):
+    """A method, data set, stream, metric or setting of that name does not exist."""
+
+    def __str__(self) -> str:  # KeyError would show the message in quotes
+        return str(self.args[0])
+
+
+class InvalidInput(EarlError, ValueError):
+    """Images or labels break the contract of `observe` or `predict`; nothing was learned."""
+
+
+class InvalidSetting(EarlError, ValueError):
+    """A setting has a value it cannot have."""
+
+
+class ClassCapacityError(EarlError, ValueError):
+    """A new class arrived and no classifier vector is left; nothing was learned."""
+
+
+class DataNotFound(EarlError, FileNotFoundError):
+    """A data set is not where it should be."""
+
+
+class SnapshotError(EarlError):
+    """A snapshot is missing, damaged, from another experiment or from a newer version."""
+
+
+class DirectoryInUse(EarlError):
+    """Another process works in this run directory."""
+
+
+class RunConflict(EarlError):
+    """The run directory holds another experiment than the one asked for."""
