@@ -1,3 +1,3 @@
-"""Online continual learning: learn from labelled images that arrive once, be asked at any moment."""
+"""Online continual learning: images arrive once with labels, questions come at any moment."""
 
 __version__ = "0.1.0.dev0"

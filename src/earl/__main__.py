@@ -1,0 +1,5 @@
+"""`python -m earl` is the command line."""
+
+from earl.cli import main
+
+main()

@@ -1,0 +1,254 @@
+"""The command line: each command parses, calls one library function and prints.
+
+Results go to stdout, progress to stderr. Nothing heavy is imported before a command needs it.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from earl.errors import DirectoryInUse, EarlError, InvalidSetting, SnapshotError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from earl.run import Moment
+    from earl.rundirectory import RunDirectory
+
+EXIT = {DirectoryInUse: 73, SnapshotError: 65}  # others: 1, and 2 for a wrong command line
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Online continual learning: images arrive once, questions come at any moment.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Where run directories go.")]
+Seed = Annotated[int, typer.Option(help="Stream, network and draws follow from it.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; a run keeps its number.")]
+SnapshotSeconds = Annotated[float, typer.Option(min=0, help="Time between two snapshots.")]
+
+
+@app.command()
+def demo(out: Out = Path("earl-demo"), seed: Seed = 1, as_json: Json = False) -> None:
+    """Compare EARL with experience replay on real images, in less than a minute."""
+    from earl.demo import demo
+
+    runs, picture = demo(out, seed, lambda moments, name: show_progress(moments, name, out))
+    if as_json:
+        print_json({"picture": str(picture), "runs": [result(run) for run in runs]})
+        return
+    print_results(runs)
+    say(f"\nAccuracy curves: {picture}")
+    say("Next: earl run --method earl --dataset digits --stream disjoint --set k=25")
+
+
+@app.command()
+def run(
+    method: Annotated[str, typer.Option(help="See: earl list methods")],
+    dataset: Annotated[str, typer.Option(help="See: earl list datasets")],
+    stream: Annotated[str, typer.Option(help="See: earl list streams")] = "gaussian",
+    seed: Seed = 1,
+    out: Out = Path("runs"),
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; repeat at will."),
+    ] = None,
+    probe: Annotated[list[str] | None, typer.Option(help="See: earl list probes")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    threads: Threads = None,
+    snapshot_seconds: SnapshotSeconds = 30.0,
+    as_json: Json = False,
+) -> None:
+    """Run a method on a stream, or go on with a run that was stopped."""
+    from earl.experiment import Experiment
+    from earl.rundirectory import RunDirectory
+
+    experiment = Experiment(
+        method=method,
+        dataset=dataset,
+        stream=stream,
+        seed=seed,
+        settings=parse_settings(settings or []),
+        probes=tuple(probe or ()),
+    )
+    directory = RunDirectory(out / experiment.path(), experiment)
+    carry_out(directory, as_json, device=device, threads=threads, seconds=snapshot_seconds)
+
+
+@app.command()
+def resume(
+    directory: Annotated[Path, typer.Argument(help="A run directory.")],
+    snapshot_seconds: SnapshotSeconds = 30.0,
+    as_json: Json = False,
+) -> None:
+    """Go on with a run that was stopped or killed; the result is the same, bit for bit."""
+    from earl.rundirectory import RunDirectory
+
+    carry_out(RunDirectory(directory), as_json, seconds=snapshot_seconds)
+
+
+@app.command("list")
+def list_names(
+    kind: Annotated[
+        str | None, typer.Argument(help="methods, datasets, streams, metrics or probes")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List what there is."""
+    from earl import catalogue
+    from earl.errors import UnknownName
+    from earl.registry import suggest
+
+    kinds = {
+        "methods": catalogue.METHODS,
+        "datasets": catalogue.DATASETS,
+        "streams": catalogue.STREAMS,
+        "metrics": catalogue.METRICS,
+        "probes": catalogue.PROBES,
+    }
+    if kind is not None and kind not in kinds:
+        raise UnknownName(f"nothing called {kind!r} to list; {suggest(kind, tuple(kinds))}")
+    chosen = {kind: kinds[kind]} if kind else kinds
+    listed = {k: {e.name: e.about for e in registry} for k, registry in chosen.items()}  # type: ignore[attr-defined]
+    if as_json:
+        print_json(listed)
+        return
+    for number, (k, entries) in enumerate(listed.items()):
+        say(("\n" if number else "") + f"{k}")
+        for name, about in entries.items():
+            say(f"  {name:<16} {about}")
+
+
+@app.command()
+def settings(
+    method: Annotated[str, typer.Option()] = "earl",
+    dataset: Annotated[str, typer.Option()] = "digits",
+    stream: Annotated[str, typer.Option()] = "gaussian",
+    as_json: Json = False,
+) -> None:
+    """List every setting of a run with its value: what --set can change."""
+    from earl.experiment import Experiment
+
+    values = Experiment(method=method, dataset=dataset, stream=stream).values()
+    if as_json:
+        print_json(values)
+        return
+    for name, value in values.items():
+        say(f"  {name:<18} {str(value).lower() if isinstance(value, bool) else value}")
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Check that everything works here; exits with 1 if something does not."""
+    from earl.doctor import examine
+
+    findings = examine()
+    if as_json:
+        print_json({f.what: {"ok": f.ok, "found": f.found} for f in findings})
+    else:
+        for f in findings:
+            say(f"{'ok ' if f.ok else 'BAD'} {f.what:<10} {f.found}")
+    if not all(f.ok for f in findings):
+        raise typer.Exit(1)
+
+
+def carry_out(
+    directory: "RunDirectory",
+    as_json: bool,
+    *,
+    seconds: float,
+    device: str = "auto",
+    threads: int | None = None,
+) -> None:
+    """Run to the end, then print the result."""
+    moments = directory.run(device=device, threads=threads, snapshot_seconds=seconds)
+    name = directory.experiment.method
+    show_progress(moments, name, directory.path)
+    for note in directory.notes:
+        complain(f"note: {note}")
+    if as_json:
+        print_json(result(directory))
+    else:
+        print_results([directory])
+        say(f"\n{directory.path}")
+
+
+def show_progress(moments: "Generator[Moment]", name: str, path: Path) -> None:
+    """Follow a run on stderr; when a signal stops it, say how to go on and exit."""
+    from rich.console import Console
+
+    from earl.progress import Stopped, follow
+
+    try:
+        follow(moments, name=name, console=Console(stderr=True))
+    except Stopped as stopped:
+        again = f"earl resume {path}" if (path / "experiment.json").exists() else "earl demo"
+        complain(f"Stopped and saved. Go on with: {again}")
+        raise typer.Exit(128 + stopped.number) from None
+
+
+def result(directory: "RunDirectory") -> dict[str, Any]:
+    """Return what there is to say about a finished run."""
+    return {
+        "directory": str(directory.path),
+        **directory.experiment.as_dict(),
+        **(directory.summary or {}),
+    }
+
+
+def print_results(runs: "list[RunDirectory]") -> None:
+    """Print the metrics of finished runs in percent, and what they cost."""
+    from rich.console import Console
+    from rich.table import Table
+
+    results = [result(run) for run in runs]
+    metrics = list(results[0]["metrics"])
+    table = Table(title=None, box=None, header_style="bold", pad_edge=False)
+    table.add_column("method")
+    for name in (*metrics, "images trained", "seconds"):
+        table.add_column(name, justify="right")
+    for r in results:
+        cells = [f"{100 * r['metrics'][name]:.1f}" for name in metrics]
+        table.add_row(r["method"], *cells, f"{r['costs']['images']:,}", f"{r['seconds']:.0f}")
+    Console(highlight=False).print(table)
+
+
+def parse_settings(given: list[str]) -> dict[str, bool | int | float | str]:
+    """Return NAME=VALUE texts as a mapping."""
+    pairs: dict[str, bool | int | float | str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise InvalidSetting(f"--set {text!r} must have the form NAME=VALUE")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def complain(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def print_json(value: object) -> None:
+    say(json.dumps(value, indent=2, allow_nan=False))
+
+
+def main() -> None:
+    """Run the command line; an error of ours is one line on stderr."""
+    try:
+        app()
+    except EarlError as error:
+        complain(f"earl: {error}")
+        sys.exit(next((code for kind, code in EXIT.items() if isinstance(error, kind)), 1))
+    except KeyboardInterrupt:
+        complain("earl: stopped")
+        sys.exit(130)

@@ -1,0 +1,86 @@
+"""How far neural collapse has come: NC1, NC2 and NC3 (Supp., "Properties of Neural Collapse").
+
+The paper's printed formulas lack the outer products of the covariances, the 1/n of the means and
+the outer norm of NC2 and NC3; these are the forms of Papyan et al. (2020) and Zhu et al. (2021).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from earl.errors import EarlError
+
+MOST_PER_CLASS = 100  # test images per class that the probe looks at
+
+
+@dataclass(frozen=True)
+class Means:
+    """Centred class means A = [mu_c - mu_G], (n, d), and the samples centred by class, (N, d)."""
+
+    A: Tensor
+    within: Tensor
+    labels: Tensor
+
+    @classmethod
+    def of(cls, h: Tensor, labels: Tensor) -> "Means":
+        """h (N, d) are features, labels (N,) class numbers 0 .. n-1, each of which occurs."""
+        h = h.double()
+        n = int(labels.max()) + 1
+        mu = torch.zeros(n, h.shape[1], dtype=h.dtype).index_add_(0, labels, h)
+        mu /= labels.bincount(minlength=n)[:, None]
+        return cls(mu - mu.mean(dim=0), h - mu[labels], labels)
+
+
+def nc1(h: Tensor, labels: Tensor) -> float:
+    """Return tr(Sigma_W Sigma_B^+) / n: within-class spread against that between the means."""
+    means = Means.of(h, labels)
+    n = len(means.A)
+    _, S, V = torch.linalg.svd(means.A / n**0.5, full_matrices=False)  # Sigma_B = V' S^2 V
+    used = S / S.max().clamp(min=1e-300) > 1e-6
+    along = (means.within @ V[used].T).square()  # (N, rank)
+    per_class = torch.zeros(n, along.shape[1], dtype=h.dtype).double()
+    per_class.index_add_(0, labels, along)
+    variance = (per_class / labels.bincount()[:, None]).mean(dim=0)  # (rank,)
+    return float((variance / S[used].square()).sum()) / n
+
+
+def nc2(h: Tensor, labels: Tensor) -> float:
+    """Return the distance of the centred means' cosines from those of a simplex ETF."""
+    A = Means.of(h, labels).A
+    m = A / A.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    return from_simplex(m @ m.T)
+
+
+def nc3(h: Tensor, labels: Tensor, W: Tensor) -> float:
+    """Return how far the class vectors W (n, d) are from being dual to the centred means."""
+    return from_simplex(W.double() @ Means.of(h, labels).A.T)
+
+
+def from_simplex(G: Tensor) -> float:
+    """Return || G/||G|| - (I - 11'/n)/sqrt(n-1) ||, in Frobenius norm."""
+    n = len(G)
+    target = (torch.eye(n, dtype=G.dtype) - 1 / n) / max(1, n - 1) ** 0.5
+    return float((G / G.norm().clamp(min=1e-12) - target).norm())
+
+
+@runtime_checkable
+class Embeds(Protocol):
+    """A learner whose features and class vectors can be looked at."""
+
+    def features(self, x: Tensor) -> Tensor: ...
+    def vectors(self) -> Tensor: ...
+
+
+def probe(learner: object, images: Tensor, numbers: Tensor) -> dict[str, float]:
+    """Return NC1, NC2 and NC3 on test images; numbers (N,) are the learner's for their classes."""
+    if not isinstance(learner, Embeds):
+        raise EarlError(f"{type(learner).__name__} has no features to measure collapse on")
+    asked = numbers.unique()
+    if len(asked) < 2:
+        return {}  # one class has no geometry
+    keep = torch.cat([(numbers == c).nonzero()[:MOST_PER_CLASS, 0] for c in asked])
+    h = torch.cat([learner.features(x).cpu() for x in images[keep].split(500)])
+    labels, W = torch.searchsorted(asked, numbers[keep]), learner.vectors().cpu()[asked]
+    return {"NC1": nc1(h, labels), "NC2": nc2(h, labels), "NC3": nc3(h, labels, W)}

@@ -1,0 +1,1 @@
+"""Data sets: raw images with class ids; `earl.catalogue` lists them by name."""

@@ -1,0 +1,257 @@
+"""What every method is: a learner that observes samples and can be asked at any moment."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import torch
+from torch import Generator, Tensor
+
+from earl.errors import ClassCapacityError, InvalidInput, InvalidSetting
+
+UNKNOWN = -1  # what `predict` answers before anything was learned
+
+
+class Stateful(Protocol):
+    """PyTorch's own pair: modules, optimisers and our parts all have it."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Any, /) -> Any: ...
+
+
+class Learner(ABC):
+    """Learns from a stream, one small batch at a time, and can be asked at any moment."""
+
+    setting: "Setting"
+    classes: "Classes"
+    work: "Work"
+
+    @abstractmethod
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Learn from x, uint8 (B, C, H, W), with class ids y (B,), B >= 1."""
+
+    @abstractmethod
+    def scores(self, x: Tensor) -> Tensor:
+        """Return a score for every seen class, (B, len(classes)); changes nothing."""
+
+    @abstractmethod
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return everything that changes while learning, by name."""
+
+    def end_task(self) -> None:  # noqa: B027  (optional on purpose)
+        """A boundary was announced; methods that know no tasks ignore it."""
+
+    def finish(self) -> None:  # noqa: B027
+        """The stream has ended; methods that collect samples before they train catch up."""
+
+    def costs(self) -> dict[str, float]:
+        """Return what learning has cost so far; what a question costs beyond a forward pass."""
+        return {"updates": self.work.updates, "images": self.work.images}
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Return the most likely class id of each image, (B,); UNKNOWN before the first sample."""
+        self.setting.check_images(x)
+        if not len(self.classes):
+            return torch.full((len(x),), UNKNOWN)
+        return self.classes.ids(self.scores(x).argmax(dim=1))
+
+    def check(self, x: Tensor, y: Tensor) -> None:
+        """Raise, before anything changes, unless x and y can be learned."""
+        self.setting.check_samples(x, y)
+        self.classes.check(y)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: part.state_dict() for name, part in self.parts().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        parts = self.parts()
+        if set(parts) != set(state):
+            raise InvalidSetting(
+                f"the stored state has the parts {sorted(state)}, this learner {sorted(parts)}: "
+                "it belongs to another method or other settings"
+            )
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What every method in a comparison shares."""
+
+    image_shape: tuple[int, int, int]  # (C, H, W)
+    view: Callable[[Tensor], Tensor]  # raw -> normalised
+    augment: Callable[[Tensor, Generator], Tensor]  # raw -> augmented, normalised
+    memory_size: int = 500
+    batch_size: int = 16
+    iterations: float = 1.0
+    lr: float = 3e-4
+    seed: int = 1
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for name in ("memory_size", "batch_size"):
+            if getattr(self, name) < 1:
+                raise InvalidSetting(f"{name} = {getattr(self, name)} must be at least 1")
+        for name in ("iterations", "lr"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InvalidSetting(f"{name} = {getattr(self, name)} must be positive and finite")
+
+    def check_images(self, x: Tensor) -> None:
+        """Raise InvalidInput unless x is a batch of raw images of the right shape."""
+        if not isinstance(x, Tensor):
+            raise InvalidInput(
+                f"images must be a torch.Tensor, not {type(x).__name__}; use torch.from_numpy(...)"
+            )
+        if x.dtype != torch.uint8:
+            raise InvalidInput(
+                f"images must be raw uint8 from 0 to 255, not {x.dtype}; floats in 0 to 1 become "
+                "raw by (x * 255).round().to(torch.uint8), and must not hold NaN"
+            )
+        if x.dim() != 4 or tuple(x.shape[1:]) != self.image_shape or not len(x):
+            raise InvalidInput(
+                f"images must have the shape (B, {', '.join(map(str, self.image_shape))}) with "
+                f"B >= 1, not {tuple(x.shape)}; one image needs x[None], another size a resize"
+            )
+
+    def check_samples(self, x: Tensor, y: Tensor) -> None:
+        """Raise InvalidInput unless x and y are a batch of raw images with class ids."""
+        self.check_images(x)
+        integer = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+        if not isinstance(y, Tensor) or y.dtype not in integer:
+            kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
+            raise InvalidInput(f"labels must be an integer torch.Tensor, not {kind}")
+        if y.shape != (len(x),):
+            raise InvalidInput(
+                f"{len(x)} images need labels of shape ({len(x)},), not {tuple(y.shape)}"
+            )
+        if int(y.min()) < 0:
+            raise InvalidInput(
+                f"label {int(y.min())} is negative; class ids count from 0 and "
+                f"{UNKNOWN} means 'unknown'"
+            )
+
+
+class Classes:
+    """Numbers class ids in the order of their first appearance; nothing is ever renumbered."""
+
+    def __init__(self, capacity: int | None = None) -> None:
+        self.capacity = capacity
+        self._ids: list[int] = []
+        self._number: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def check(self, y: Tensor) -> None:
+        """Raise ClassCapacityError if the ids y (B,) bring more classes than there is room for."""
+        new = [c for c in dict.fromkeys(y.tolist()) if c not in self._number]
+        if self.capacity is not None and len(self) + len(new) > self.capacity:
+            raise ClassCapacityError(
+                f"class {new[self.capacity - len(self)]} is new, but all {self.capacity} "
+                "classifier vectors are taken; nothing was learned. Start with a larger d, which "
+                "gives d + 1 of them"
+            )
+
+    def index(self, y: Tensor) -> Tensor:
+        """Return the numbers of the ids y (B,), adding those that are new."""
+        for c in y.tolist():
+            if c not in self._number:
+                self._number[c] = len(self._ids)
+                self._ids.append(c)
+        return self.numbers(y)
+
+    def numbers(self, y: Tensor) -> Tensor:
+        """Return the numbers of ids y (B,) that are all known."""
+        return torch.tensor([self._number[c] for c in y.tolist()])
+
+    def ids(self, numbers: Tensor) -> Tensor:
+        """Return the ids that belong to class numbers (B,)."""
+        return torch.tensor(self._ids, dtype=torch.int64)[numbers.cpu()]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"ids": torch.tensor(self._ids, dtype=torch.int64)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._ids = state["ids"].tolist()
+        self._number = {c: i for i, c in enumerate(self._ids)}
+
+
+class Pace:
+    """Spreads `iterations` updates per sample over the stream, whole or fractional.
+
+    After n samples exactly floor(iterations · n) updates have been due, however they arrived.
+    """
+
+    def __init__(self, iterations: float) -> None:
+        self.iterations = Fraction(iterations).limit_denominator(10**6)
+        self.samples = 0
+
+    def owed(self, n: int) -> range:
+        """Count n more samples and return the updates that are now due."""
+        before = self.iterations * self.samples // 1
+        self.samples += n
+        return range(self.iterations * self.samples // 1 - before)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"samples": self.samples}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.samples = state["samples"]
+
+
+class Work:
+    """Counts what learning has cost: updates of the network, and images passed through it."""
+
+    def __init__(self) -> None:
+        self.updates = 0
+        self.images = 0
+
+    def add(self, images: int) -> None:
+        self.updates += 1
+        self.images += images
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"updates": self.updates, "images": self.images}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.updates, self.images = state["updates"], state["images"]
+
+
+class Waiting:
+    """Samples that have arrived and are not trained on yet, at most `size` of them."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._x: list[Tensor] = []
+        self._y: list[Tensor] = []
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    @property
+    def full(self) -> bool:
+        return len(self) == self.size
+
+    def append(self, x: Tensor, y: Tensor) -> None:
+        """Add samples x (b, C, H, W), y (b,)."""
+        self._x.extend(x.clone())  # the caller may reuse its buffer
+        self._y.extend(y)
+
+    def take(self) -> tuple[Tensor, Tensor]:
+        """Return all waiting samples, (W, C, H, W) and (W,), and wait for new ones."""
+        x, y = torch.stack(self._x), torch.stack(self._y)
+        self._x, self._y = [], []
+        return x, y
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"x": list(self._x), "y": list(self._y)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._x, self._y = list(state["x"]), list(state["y"])
+
+
+def adam(parameters: Any, lr: float) -> torch.optim.Adam:
+    """Return the optimiser of every method: Adam with a constant learning rate (Supp.)."""
+    return torch.optim.Adam(parameters, lr=lr, fused=True)

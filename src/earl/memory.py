@@ -1,0 +1,203 @@
+"""Episodic memory: a fixed number of rows, and policies for whom a newcomer replaces."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from earl.errors import InvalidSetting
+
+
+class Memory:
+    """At most `capacity` samples in preallocated columns, found by row and by class.
+
+    A column is created by the first `add` that names it; inserting and drawing are index
+    operations whose cost depends neither on the capacity nor on the number of classes.
+    """
+
+    def __init__(self, capacity: int, policy: "Policy") -> None:
+        if capacity < 1:
+            raise InvalidSetting(f"a memory needs room for at least 1 sample, not {capacity}")
+        self.capacity = capacity
+        self.policy = policy
+        self.seen = 0  # samples offered so far
+        self.seen_of = np.zeros(0, dtype=np.int64)  # the same per class
+        self.counts = np.zeros(0, dtype=np.int64)  # rows held per class
+        self._rows: list[list[int]] = []  # the rows of each class
+        self._place: list[int] = []  # where row i stands in its class's list
+        self._columns: dict[str, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    @property
+    def full(self) -> bool:
+        return len(self) == self.capacity
+
+    def add(self, generator: Generator, *, y: Tensor, **columns: Tensor) -> None:
+        """Offer samples one by one; y (B,) holds class numbers 0, 1, 2, ..., columns (B, ...)."""
+        for name, values in (("y", y), *columns.items()):
+            if name not in self._columns:
+                self._columns[name] = values.new_empty(self.capacity, *values.shape[1:])
+        for i, c in enumerate(y.tolist()):
+            self._count(c)
+            row = self.policy(self, c, generator)
+            if row is None:
+                continue
+            if row < len(self):
+                self._forget(row)
+            else:
+                self._place.append(0)
+            self._place[row] = len(self._rows[c])
+            self._rows[c].append(row)
+            self.counts[c] += 1
+            for name, values in (("y", y), *columns.items()):
+                self._columns[name][row] = values[i]
+
+    def sample(self, n: int, *names: str, generator: Generator) -> tuple[Tensor, ...]:
+        """Return the named columns of n rows drawn uniformly without replacement (all if fewer)."""
+        return self.take(draw_distinct(len(self), n, generator), *names)
+
+    def sample_of(self, classes: Tensor, generator: Generator) -> Tensor:
+        """Return one uniformly drawn row for each class number; each class must have rows."""
+        u = torch.rand(len(classes), generator=generator, dtype=torch.float64).tolist()
+        rows = (self._rows[c] for c in classes.tolist())
+        return torch.tensor([r[int(p * len(r))] for r, p in zip(rows, u, strict=True)])
+
+    def take(self, rows: Tensor, *names: str) -> tuple[Tensor, ...]:
+        """Return the named columns of the given rows."""
+        return tuple(self._columns[name][rows] for name in names)
+
+    def update(self, rows: Tensor, **columns: Tensor) -> None:
+        """Rewrite columns of stored rows."""
+        for name, values in columns.items():
+            self._columns[name][rows] = values
+
+    def classes_held(self) -> Tensor:
+        """Return the class numbers that have at least one row."""
+        return torch.from_numpy(np.flatnonzero(self.counts))
+
+    def rows_of(self, c: int) -> list[int]:
+        """Return the rows of class c."""
+        return self._rows[c]
+
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self._columns.values())
+
+    def state_dict(self) -> dict[str, Any]:
+        flat = [row for rows in self._rows for row in rows]
+        return {
+            "columns": {name: column[: len(self)] for name, column in self._columns.items()},
+            "rows": torch.tensor(flat, dtype=torch.int64),
+            "counts": torch.from_numpy(self.counts.copy()),
+            "seen_of": torch.from_numpy(self.seen_of.copy()),
+            "seen": self.seen,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        size = len(state["rows"])
+        if size > self.capacity:
+            raise InvalidSetting(f"{size} stored samples do not fit a memory of {self.capacity}")
+        self.seen = state["seen"]
+        self.seen_of = state["seen_of"].numpy().copy()
+        self.counts = state["counts"].numpy().copy()
+        flat = iter(state["rows"].tolist())
+        self._rows = [[next(flat) for _ in range(count)] for count in self.counts]
+        self._place = [0] * size
+        for rows in self._rows:
+            for place, row in enumerate(rows):
+                self._place[row] = place
+        self._columns = {}
+        for name, values in state["columns"].items():
+            self._columns[name] = values.new_empty(self.capacity, *values.shape[1:])
+            self._columns[name][:size] = values
+
+    def _count(self, c: int) -> None:
+        missing = c + 1 - len(self._rows)
+        if missing > 0:
+            self._rows.extend([] for _ in range(missing))
+            self.counts = np.append(self.counts, np.zeros(missing, dtype=np.int64))
+            self.seen_of = np.append(self.seen_of, np.zeros(missing, dtype=np.int64))
+        self.seen += 1
+        self.seen_of[c] += 1
+
+    def _forget(self, row: int) -> None:
+        c = int(self._columns["y"][row])
+        rows, place = self._rows[c], self._place[row]
+        last = rows.pop()
+        if last != row:
+            rows[place] = last
+            self._place[last] = place
+        self.counts[c] -= 1
+
+
+Policy = Callable[[Memory, int, Generator], int | None]
+"""Given a newcomer's class, the row it takes (`len(memory)` to append), or None to drop it."""
+
+
+def reservoir(memory: Memory, c: int, generator: Generator) -> int | None:
+    """Keep a uniform sample of the stream: the s-th newcomer takes one of s slots, if it exists."""
+    if not memory.full:
+        return len(memory)
+    row = below(memory.seen, generator)
+    return row if row < memory.capacity else None
+
+
+def greedy_balanced(memory: Memory, c: int, generator: Generator) -> int | None:
+    """Always keep the newcomer; when full it replaces a random sample of a largest class."""
+    return len(memory) if not memory.full else row_of_largest(memory, c, generator)
+
+
+def gdumb(memory: Memory, c: int, generator: Generator) -> int | None:
+    """Drop a newcomer whose class has its share; otherwise make room in a largest class."""
+    known = int(np.count_nonzero(memory.seen_of))
+    if memory.counts[c] >= max(1, memory.capacity // known):
+        return None
+    return len(memory) if not memory.full else row_of_largest(memory, c, generator)
+
+
+def class_reservoir(memory: Memory, c: int, generator: Generator) -> int | None:
+    """Balance the classes, and keep a uniform sample of the stream within each of them."""
+    if not memory.full:
+        return len(memory)
+    if memory.counts[c] < memory.counts.max():
+        return row_of_largest(memory, c, generator)
+    place = below(int(memory.seen_of[c]), generator)
+    rows = memory.rows_of(c)
+    return rows[place] if place < len(rows) else None
+
+
+POLICIES: Mapping[str, Policy] = {
+    "greedy_balanced": greedy_balanced,
+    "reservoir": reservoir,
+    "class_reservoir": class_reservoir,
+    "gdumb": gdumb,
+}
+
+
+def row_of_largest(memory: Memory, c: int, generator: Generator) -> int:
+    """Return a random row of class c if it is among the largest, else of a random largest class."""
+    largest = np.flatnonzero(memory.counts == memory.counts.max())
+    if memory.counts[c] < memory.counts[largest[0]]:
+        c = int(largest[below(len(largest), generator)])
+    rows = memory.rows_of(c)
+    return rows[below(len(rows), generator)]
+
+
+def below(n: int, generator: Generator) -> int:
+    """Return a uniform integer from 0 to n - 1."""
+    return int(torch.randint(n, (), generator=generator))
+
+
+def draw_distinct(n: int, k: int, generator: Generator) -> Tensor:
+    """Return min(k, n) distinct uniform integers below n in random order, in O(k) (Floyd)."""
+    if k >= n:
+        return torch.randperm(n, generator=generator)
+    bounds = torch.arange(n - k + 1, n + 1)
+    guesses = (torch.rand(k, generator=generator, dtype=torch.float64) * bounds).long().tolist()
+    chosen: dict[int, None] = {}
+    for top, guess in zip(range(n - k, n), guesses, strict=True):
+        chosen[top if guess in chosen else guess] = None
+    return torch.tensor(list(chosen))[torch.randperm(k, generator=generator)]

@@ -1,0 +1,200 @@
+"""EARL (Seo et al., CVPR 2024): fixed equiangular targets for online continual learning."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from earl.errors import InvalidSetting, UnknownName
+from earl.etf import Frame, SimplexETF, dot_regression
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Work, adam
+from earl.memory import POLICIES, Memory
+from earl.networks import Projection, build, evaluating, feature_size, train_forward
+from earl.preparatory import PreparatoryData, all_forms, one_form_each
+from earl.randomness import Randomness
+from earl.registry import suggest
+from earl.residuals import ResidualMemory, correct
+from earl.transforms import NEGATIVES
+
+
+class EARL(Learner):
+    """Pulls features to fixed simplex-ETF vectors, prepares for new classes, corrects residuals.
+
+    Paper: Seo et al., "Learning Equi-angular Representations for Online Continual Learning", CVPR
+    2024. Knows neither tasks nor the number of classes.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        setting: Setting,
+        *,
+        d: int = 1024,
+        hidden: int = 2048,
+        k: int = 15,
+        tau: float = 0.9,
+        lam: float = 1.0,
+        pairs_per_class: int = 10,
+        preparatory: bool = True,
+        preparatory_count: Literal["inside", "on-top"] = "inside",
+        negative: Literal["rotation", "permutation", "cutmix", "noise"] = "rotation",
+        correction: bool = True,
+        residual_source: Literal["train", "refresh"] = "train",
+        policy: Literal["greedy_balanced", "reservoir", "class_reservoir", "gdumb"] = (
+            "greedy_balanced"
+        ),
+    ) -> None:
+        require(k >= 1, f"k = {k} must be at least 1")
+        require(tau > 0, f"tau = {tau} must be positive")
+        require(lam >= 0, f"lam = {lam} must not be negative")
+        require(pairs_per_class >= 1, f"pairs_per_class = {pairs_per_class} must be at least 1")
+        require(hidden >= 0, f"hidden = {hidden} must not be negative (0: no hidden layers)")
+        one_of("preparatory_count", preparatory_count, ("inside", "on-top"))
+        one_of("negative", negative, tuple(NEGATIVES))
+        one_of("residual_source", residual_source, ("train", "refresh"))
+        one_of("policy", policy, tuple(POLICIES))
+        self.setting = setting
+        self.k, self.tau, self.lam = k, tau, lam
+        self.correction, self.refresh = correction, residual_source == "refresh"
+        self.on_top = preparatory_count == "on-top"
+        self.randomness = Randomness(setting.seed)
+        etf = SimplexETF(d, setting.seed)
+        self.frame = Frame(etf, setting.device)
+        size = feature_size(backbone, setting.image_shape)
+        p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
+        self.f = nn.Sequential(backbone, p).to(setting.device)  # f = p after g
+        self.optimizer = adam(self.f.parameters(), setting.lr)
+        self.memory = Memory(setting.memory_size, POLICIES[policy])
+        self.residuals = ResidualMemory(pairs_per_class, d, setting.device)
+        self.prepare = (
+            PreparatoryData(etf.K, NEGATIVES[negative], self.randomness) if preparatory else None
+        )
+        self.classes = Classes(capacity=etf.K)
+        self.pace = Pace(setting.iterations)
+        self.work = Work()
+        self._refreshed: tuple[object, Tensor, Tensor] | None = None
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Algorithm 1 for the samples that have just arrived."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            y_i = self.classes.index(y_i)
+            self.residuals.extend(len(self.classes))
+            if self.prepare is not None:
+                self.prepare.assign(len(self.classes))  # m keeps off the vectors of seen classes
+            self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=x_i, y=y_i)
+            for _ in self.pace.owed(1):
+                self._update()
+
+    def _update(self) -> None:
+        t, B = self.work.updates, self.setting.batch_size
+        draw = self.randomness.at(t, "draw")
+        B_p = 0
+        if self.prepare is not None and self.prepare.active and not self.on_top:
+            B_p = B // 2
+        X, Y = self.memory.sample(B - B_p, "x", "y", generator=draw)
+        X = self._augment(X, self.randomness.at(t, "augment"))
+        X_p, Y_p = self._preparatory(t, B_p)
+
+        f = train_forward(self.f, torch.cat((X, X_p)))  # one pass: shared batch statistics
+        f_hat = F.normalize(f.float(), dim=1)
+        f_hat, f_hat_p = f_hat.split((len(X), len(X_p)))
+        W = self.frame.front(len(self.classes))
+        loss = dot_regression(f_hat, W[Y.to(W.device)]).mean()  # Eq. (4)
+        if len(X_p):
+            loss = loss + self.lam * dot_regression(f_hat_p, self.frame.back(Y_p)).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        if self.correction and not self.refresh:
+            self.residuals.push(f_hat.detach(), Y)  # the residual w_Y - f_hat follows from it
+        self.work.add(len(X) + len(X_p))
+
+    def _preparatory(self, t: int, B_p: int) -> tuple[Tensor, Tensor]:
+        """Return (X_p, Y_p): B_p images inside the batch, or the authors' number on top of it."""
+        draw = self.randomness.at(t, "prepare")
+        if self.prepare is not None and self.prepare.active:
+            if self.on_top and t > 0:
+                classes, forms = all_forms(self.memory, self.setting.batch_size, draw)
+            else:
+                classes, forms = one_form_each(self.memory, B_p, draw)
+            if len(classes):
+                return self.prepare.make(self.memory, classes, forms, self._augment, draw)
+        nothing = torch.empty(0, *self.setting.image_shape, device=self.setting.device)
+        return nothing, torch.empty(0, dtype=torch.int64)
+
+    def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        return self.setting.augment(x.to(self.setting.device), generator)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """Return the cosine of each class vector with the corrected feature (Algorithm 2)."""
+        f_hat = self.features(x)
+        W = self.vectors()
+        if self.correction:
+            h_hat, y = self._pairs()
+            f_hat = correct(f_hat, h_hat, y, W, k=self.k, tau=self.tau)
+        return f_hat @ W.T
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return f_hat(x) before correction, (B, d)."""
+        self.setting.check_images(x)
+        with evaluating(self.f), torch.inference_mode():
+            f = self.f(self.setting.view(x.to(self.setting.device)))
+            return F.normalize(f.float(), dim=1)
+
+    def vectors(self) -> Tensor:
+        """Return the vectors of the seen classes, (n, d)."""
+        return self.frame.front(len(self.classes))
+
+    def _pairs(self) -> tuple[Tensor, Tensor]:
+        """Return the features (N, d) and classes (N,) that correct, as of now."""
+        if not self.refresh:
+            return self.residuals.pairs()
+        now = (self.work.updates, self.memory.seen)
+        if self._refreshed is None or self._refreshed[0] != now:
+            x, y = self.memory.take(self._refresh_rows(), "x", "y")
+            self._refreshed = (now, self.features(x), y)
+        return self._refreshed[1:]
+
+    def _refresh_rows(self) -> Tensor:
+        each = self.residuals.per_class
+        held = self.memory.classes_held().tolist()
+        return torch.tensor([row for c in held for row in self.memory.rows_of(c)[:each]])
+
+    def costs(self) -> dict[str, float]:
+        costs = super().costs()
+        if self.correction and self.refresh:
+            costs["reencoded"] = len(self._refresh_rows())  # forward passes before an evaluation
+        return costs
+
+    def parts(self) -> Mapping[str, Stateful]:
+        parts: dict[str, Stateful] = {
+            "network": self.f,
+            "optimizer": self.optimizer,
+            "memory": self.memory,
+            "residuals": self.residuals,
+            "classes": self.classes,
+            "pace": self.pace,
+            "work": self.work,
+        }
+        if self.prepare is not None:
+            parts["prepare"] = self.prepare
+        return parts
+
+
+vanilla_etf = partial(EARL, preparatory=False, correction=False)
+earl_no_rc = partial(EARL, correction=False)
+earl_no_pdt = partial(EARL, preparatory=False)
+
+
+def require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvalidSetting(message)
+
+
+def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UnknownName(f"{name} = {value!r} does not exist; {suggest(value, known)}")

@@ -1,0 +1,96 @@
+"""Experience replay (Rolnick et al., NeurIPS 2019)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.memory import Memory, reservoir
+from earl.networks import Classifier, evaluating, feature_size, train_forward
+from earl.randomness import Randomness
+
+
+class ER(Learner):
+    """Replays uniformly drawn memory images together with the new ones.
+
+    Paper: Rolnick et al., "Experience Replay for Continual Learning", NeurIPS 2019. Half of each
+    batch is the newest samples, half a draw from a reservoir of the past. Knows no tasks.
+    """
+
+    def __init__(self, backbone: nn.Module, setting: Setting) -> None:
+        self.setting = setting
+        self.randomness = Randomness(setting.seed)
+        size = feature_size(backbone, setting.image_shape)
+        self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
+        self.optimizer = adam(self.network.parameters(), setting.lr)
+        self.memory = Memory(setting.memory_size, reservoir)
+        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.classes = Classes()
+        self.pace = Pace(setting.iterations)
+        self.work = Work()
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Collect half a batch of new samples, train on them with as many old ones, keep them."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            y_i = self.classes.index(y_i)
+            n = len(self.classes)
+            self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
+            self.waiting.append(x_i, y_i)
+            if self.waiting.full:
+                self._learn_block()
+
+    def finish(self) -> None:
+        """Train on the samples that still wait; the memory fills up the batch."""
+        if len(self.waiting):
+            self._learn_block()
+
+    def _learn_block(self) -> None:
+        X, Y = self.waiting.take()
+        for _ in self.pace.owed(len(Y)):
+            self._update(X, Y)
+        self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=X, y=Y)
+
+    def _update(self, X: Tensor, Y: Tensor) -> None:
+        t = self.work.updates
+        if len(self.memory):
+            rest = self.setting.batch_size - len(Y)
+            draw = self.randomness.at(t, "draw")
+            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
+            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
+        z = train_forward(self.network, X)[:, : len(self.classes)]
+        loss = F.cross_entropy(z.float(), Y.to(z.device))
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.work.add(len(Y))
+
+    def scores(self, x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            z: Tensor = self.network.head(self.features(x))
+            return z[:, : len(self.classes)]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the backbone's features, (B, size)."""
+        self.setting.check_images(x)
+        with evaluating(self.network), torch.inference_mode():
+            h: Tensor = self.network.backbone(self.setting.view(x.to(self.setting.device)))
+            return h
+
+    def vectors(self) -> Tensor:
+        """Return the rows of the classifier for the seen classes, (n, size)."""
+        return self.network.head.weight[: len(self.classes)].detach()
+
+    def parts(self) -> Mapping[str, Stateful]:
+        return {
+            "network": self.network,
+            "optimizer": self.optimizer,
+            "memory": self.memory,
+            "waiting": self.waiting,
+            "classes": self.classes,
+            "pace": self.pace,
+            "work": self.work,
+        }

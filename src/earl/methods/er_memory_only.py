@@ -1,0 +1,79 @@
+"""Memory-only experience replay: the control that trains like EARL, with cross-entropy."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Work, adam
+from earl.memory import Memory, greedy_balanced
+from earl.networks import Classifier, evaluating, feature_size, train_forward
+from earl.randomness import Randomness
+
+
+class MemoryOnlyER(Learner):
+    """Trains a linear classifier from a balanced memory alone, as EARL does, without its targets.
+
+    Paper: the control missing from Seo et al., CVPR 2024: it separates what memory-only training
+    and a balanced memory bring from what the fixed classifier brings. Knows no tasks.
+    """
+
+    def __init__(self, backbone: nn.Module, setting: Setting) -> None:
+        self.setting = setting
+        self.randomness = Randomness(setting.seed)
+        size = feature_size(backbone, setting.image_shape)
+        self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
+        self.optimizer = adam(self.network.parameters(), setting.lr)
+        self.memory = Memory(setting.memory_size, greedy_balanced)
+        self.classes = Classes()
+        self.pace = Pace(setting.iterations)
+        self.work = Work()
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Keep each new sample, then train on a uniform draw from the memory."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            y_i = self.classes.index(y_i)
+            n = len(self.classes)
+            self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
+            self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=x_i, y=y_i)
+            for _ in self.pace.owed(1):
+                self._update()
+
+    def _update(self) -> None:
+        t, B = self.work.updates, self.setting.batch_size
+        X, Y = self.memory.sample(B, "x", "y", generator=self.randomness.at(t, "draw"))
+        X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
+        z = train_forward(self.network, X)[:, : len(self.classes)]
+        loss = F.cross_entropy(z.float(), Y.to(z.device))
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.work.add(len(Y))
+
+    def scores(self, x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            z: Tensor = self.network.head(self.features(x))
+            return z[:, : len(self.classes)]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the backbone's features, (B, size)."""
+        self.setting.check_images(x)
+        with evaluating(self.network), torch.inference_mode():
+            h: Tensor = self.network.backbone(self.setting.view(x.to(self.setting.device)))
+            return h
+
+    def vectors(self) -> Tensor:
+        """Return the rows of the classifier for the seen classes, (n, size)."""
+        return self.network.head.weight[: len(self.classes)].detach()
+
+    def parts(self) -> Mapping[str, Stateful]:
+        return {
+            "network": self.network,
+            "optimizer": self.optimizer,
+            "memory": self.memory,
+            "classes": self.classes,
+            "pace": self.pace,
+            "work": self.work,
+        }

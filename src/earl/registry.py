@@ -1,0 +1,82 @@
+"""A table of names: what the command line offers, and how to find it without importing torch."""
+
+import difflib
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from earl.errors import UnknownName
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """One row of a registry: a name, one line about it, and the object or where it lives."""
+
+    name: str
+    about: str
+    target: T | str  # the object itself, or "package.module:attribute"
+
+
+class Registry(Generic[T]):
+    """Maps names to objects; a wrong name is an error that suggests the nearest right one.
+
+    Built-in objects are listed by their import path, so that listing names imports nothing heavy.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, Entry[T]] = {}
+
+    def list(self, name: str, where: str, about: str) -> None:
+        """Enter an object by where it lives ("module:attribute"); it is imported when asked for."""
+        self._add(Entry(name, about, where))
+
+    def register(self, name: str, about: str = "") -> Callable[[T], T]:
+        """Enter the decorated object under `name`."""
+
+        def enter(thing: T) -> T:
+            self._add(Entry(name, about or first_line(thing), thing))
+            return thing
+
+        return enter
+
+    def __getitem__(self, name: str) -> T:
+        entry = self.entry(name)
+        if isinstance(entry.target, str):
+            module, _, attribute = entry.target.partition(":")
+            thing: T = getattr(importlib.import_module(module), attribute)
+            return thing
+        return entry.target
+
+    def entry(self, name: str) -> Entry[T]:
+        if name not in self._entries:
+            raise UnknownName(f"no {self.kind} named {name!r}; {suggest(name, self._entries)}")
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        return iter(self._entries.values())
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._entries)
+
+    def _add(self, entry: Entry[T]) -> None:
+        if entry.name in self._entries:
+            raise ValueError(f"{self.kind} {entry.name!r} is registered already")
+        self._entries[entry.name] = entry
+
+
+def suggest(name: str, known: "dict[str, object] | dict[str, Entry[T]] | tuple[str, ...]") -> str:
+    """Return the end of an error message: the nearest known name, or all of them."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"
+
+
+def first_line(thing: object) -> str:
+    """Return the first line of an object's docstring."""
+    return (thing.__doc__ or "").strip().partition("\n")[0]

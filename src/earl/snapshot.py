@@ -1,0 +1,376 @@
+"""The state of a learner as a directory: tensors in safetensors, all else in a manifest.
+
+    root/snap-000000012345/    named after the step, never after a time
+        state.safetensors      every tensor
+        manifest.json          format_version, step, about, files, state; its own SHA-256 last
+    root/.tmp-…                unfinished; removed by the next write
+    root/bad-…                 damaged; set aside and never removed
+
+A snapshot is written whole or not at all, and never changed. Nothing that is read can name or carry
+code. The hashes find damage; they are no signature. Whoever writes holds the root's lock
+(`earl.durable.lock_directory`).
+"""
+
+import hashlib
+import json
+import math
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import quote, unquote
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor
+
+from earl import durable
+from earl.errors import SnapshotError
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+# A tree of dict (keys str or int), list, tuple, Tensor, int, float, bool, str and None, as returned
+# by `state_dict()` of modules, of optimisers and of our own parts. `flatten` refuses all else.
+State: TypeAlias = Any
+
+FORMAT_VERSION = 1
+MANIFEST, TENSORS = "manifest.json", "state.safetensors"
+MANIFEST_LIMIT = 2 << 20  # bytes; hostile JSON takes some 25 times as much when parsed
+HEADER_LIMIT = 1 << 20  # bytes of the safetensors header: some 8,000 tensors
+
+_FIELDS = {"format_version": int, "step": int, "about": dict, "files": dict, "sha256": str}
+_CODES = {  # what safetensors calls them
+    **{torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8"},
+    **{torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"},
+    **{torch.uint8: "U8", torch.bool: "BOOL"},
+}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A verified state, what was said about it, and the newer snapshots that were damaged."""
+
+    step: int
+    state: State
+    about: Mapping[str, Json]
+    path: Path
+    skipped: tuple[str, ...] = ()  # a line for each: which, why, and where it is now
+
+
+def write_snapshot(
+    root: Path, step: int, state: State, *, about: Mapping[str, Json], keep: int = 2
+) -> Path:
+    """Write the state after one step, then remove all but the last `keep`; return its directory.
+
+    To write the same state twice is fine. Another state of a step that is there, or a step before
+    the newest one, is refused: one of the two would be lost unseen. After an OSError (say, a full
+    disk) the older snapshots are as they were.
+    """
+    if step < 0 or keep < 1:
+        raise ValueError(f"step must be at least 0 and keep at least 1, not {step} and {keep}")
+    durable.make_directory(root)
+    for leftover in durable.entries(root, ".tmp-"):
+        durable.remove(leftover)
+    final = root / _name(step)
+    others = [path for path in _snapshots(root) if _step(path) not in (-1, step)]
+    if others and _step(others[0]) > step:
+        raise SnapshotError(f"{others[0]} is later than step {step}; choose another directory")
+    if not _holds(final, state):
+        durable.write_dir_atomically(final, _encode(step, state, about))
+    for path in others[keep - 1 :]:
+        gone = path.rename(root / f".tmp-{path.name}")  # never half a snapshot, even when killed
+        durable.remove(gone)
+    return final
+
+
+def read_newest(root: Path) -> Snapshot | None:
+    """Return the newest snapshot that is whole, or None if there is no snapshot at all.
+
+    Damaged newer ones are renamed to `bad-…` and listed in `skipped`. If there are snapshots but
+    none is whole, or one is of a newer format or cannot be read by the system, the answer is a
+    SnapshotError and everything stays as it is.
+    """
+    damaged: dict[Path, str] = {}
+    try:
+        for path in _snapshots(root):
+            try:
+                snapshot = _load(path)
+            except ValueError as reason:
+                damaged[path] = str(reason)
+            else:
+                moved = {path: durable.set_aside(path).name for path in damaged}
+                skipped = (f"{p.name!r}: {damaged[p]}; kept as {moved[p]}" for p in damaged)
+                return replace(snapshot, skipped=tuple(skipped))
+        damaged = damaged or {path: "set aside earlier" for path in durable.entries(root, "bad-")}
+    except (OSError, MemoryError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise SnapshotError(f"cannot read the snapshots in {root}; {what}") from error
+    if damaged:
+        reasons = "; ".join(f"{path.name!r}: {reason}" for path, reason in damaged.items())
+        raise SnapshotError(
+            f"no snapshot in {root} is whole ({reasons}). Nothing was changed; "
+            "put one back from a copy, or start anew in another directory."
+        )
+    return None
+
+
+def digest(state: State) -> str:
+    """Return the SHA-256 of a state, to compare two of them bit for bit.
+
+    Everything counts but the order of dict keys: values, types, shapes and memory layouts.
+    """
+    tensors, skeleton = flatten(state)
+    sha = hashlib.sha256(json.dumps(skeleton, sort_keys=True).encode())
+    for name in sorted(tensors):  # the skeleton tells names, types and shapes, so bytes suffice
+        sha.update(_raw(tensors[name]))
+    return sha.hexdigest()
+
+
+def flatten(state: State) -> tuple[dict[str, Tensor], Json]:
+    """Split a state into its tensors, named by their path, and the JSON tree that holds them.
+
+    In the tree None, bool, int, str and finite floats are themselves. All else is an object with
+    one key, its kind: dict, list, tuple, tensor, or float for nan, inf and -inf.
+
+    >>> flatten({"w": torch.zeros(2), "betas": (0.9, 0.999)})[1]
+    {'dict': {'w': {'tensor': ['float32', [2]]}, 'betas': {'tuple': [0.9, 0.999]}}}
+    """
+    tensors: dict[str, Tensor] = {}
+    return tensors, _skeleton(state, "", tensors)
+
+
+def unflatten(tensors: Mapping[str, Tensor], skeleton: Json) -> State:
+    """Undo `flatten`, with copies of the tensors; ValueError if the two do not belong together."""
+    left = dict(tensors)
+    del tensors  # each can go as soon as it is copied
+    state = _rebuild(skeleton, "", left)
+    if left:
+        raise ValueError(f"the state has no place for the tensor {min(left)[:80]!r}")
+    return state
+
+
+def _skeleton(node: State, path: str, tensors: dict[str, Tensor]) -> Json:
+    if _too_deep(path):
+        raise TypeError(f"a snapshot cannot hold {path[:80]}…, it is nested too deeply")
+    if isinstance(node, Tensor):
+        tensors[path] = node.detach().resolve_neg()
+        return {"tensor": _spec(node, path)}
+    if isinstance(node, dict):
+        keys = {key: _token(key) for key in node}
+        return {"dict": {t: _skeleton(node[k], f"{path}/{t}", tensors) for k, t in keys.items()}}
+    # From here on exact types: a named tuple or a NumPy float would not come back as what it was.
+    if type(node) in (list, tuple):
+        children = [_skeleton(v, f"{path}/#{i}", tensors) for i, v in enumerate(node)]
+        return {type(node).__name__: children}
+    if type(node) is float and not math.isfinite(node):
+        return {"float": str(node)}
+    if node is None or type(node) in (bool, int, float, str):
+        return node  # type: ignore[no-any-return]
+    raise TypeError(f"a snapshot cannot hold {path or 'this'}, a {type(node).__name__}")
+
+
+def _rebuild(node: Any, path: str, tensors: dict[str, Tensor]) -> State:
+    """Undo `_skeleton`, taking each tensor out of `tensors`; ValueError if it is none of ours."""
+    single = isinstance(node, dict) and len(node) == 1 and not _too_deep(path)
+    kind, content = next(iter(node.items())) if single else (None, node)
+    match kind, content:
+        case None, None | bool() | int() | str():
+            return content
+        case None, float() if math.isfinite(content):  # 1e999 is infinite
+            return content
+        case "float", "nan" | "inf" | "-inf":
+            return float(content)
+        case "tensor", list() if path in tensors:
+            return _arranged(tensors.pop(path), content, path)
+        case "dict", dict():
+            return {_key(t): _rebuild(v, f"{path}/{t}", tensors) for t, v in content.items()}
+        case "list" | "tuple", list():
+            children = [_rebuild(v, f"{path}/#{i}", tensors) for i, v in enumerate(content)]
+            return children if kind == "list" else tuple(children)
+    raise ValueError(f"the state is malformed at {path[:80]!r}")
+
+
+def _too_deep(path: str) -> bool:
+    return path.count("/") > 64 or len(path) > 1000
+
+
+def _token(key: object) -> str:
+    """Write a key: numbers as #7, words quoted as in a URL, so that 7 and "7" stay apart."""
+    if type(key) is int:
+        return f"#{key}"
+    if type(key) is str:
+        return quote(key, safe="", errors="surrogatepass")
+    raise TypeError(f"the keys of a state must be str or int, not {key!r}")
+
+
+def _key(token: str) -> str | int:
+    key = int(token[1:]) if token.startswith("#") else unquote(token, errors="surrogatepass")
+    if _token(key) != token:  # so no two tokens give one key
+        raise ValueError(f"{token[:80]!r} is not the key of a state")
+    return key
+
+
+def _spec(tensor: Tensor, path: str) -> list[Json]:
+    """Describe a tensor: type, shape and, unless it is contiguous, the order of its axes in memory.
+
+    The order matters: a fused optimiser walks through the memory of a parameter and of its moments
+    side by side, and moments that come back in another layout give wrong updates.
+    """
+    if tensor.dtype not in _CODES or tensor.layout != torch.strided or tensor.is_meta:
+        kind = f"{tensor.dtype}, {tensor.layout}, {tensor.device}"
+        raise TypeError(f"a snapshot cannot hold the tensor {path} ({kind})")
+    spec: list[Json] = [str(tensor.dtype).removeprefix("torch."), list(tensor.shape)]
+    sizes, strides = tensor.shape, tensor.stride()
+    order = sorted(range(tensor.ndim), key=lambda axis: (sizes[axis] > 1, -strides[axis]))
+    dense = tensor.permute(order).is_contiguous()  # else a view with gaps: back contiguous
+    return [*spec, list(order)] if dense and not tensor.is_contiguous() else spec
+
+
+def _arranged(tensor: Tensor, spec: list[Any], path: str) -> Tensor:
+    """Copy a tensor into the layout of its spec; ValueError if it is another tensor.
+
+    The copy is aligned by torch, the bytes from a file are not, and sums may depend on that.
+    """
+    axes = list(range(tensor.ndim))
+    order = spec[2] if len(spec) == 3 else axes
+    known = isinstance(order, list) and sorted(map(repr, order)) == sorted(map(repr, axes))
+    if spec[:2] != _spec(tensor, path)[:2] or len(spec) > 3 or not known:
+        raise ValueError(f"the tensor {path[:80]!r} is not the one the state expects")
+    return torch.empty_permuted(tensor.shape, order, dtype=tensor.dtype).copy_(tensor)
+
+
+def _encode(step: int, state: State, about: Mapping[str, Json]) -> dict[str, bytes | bytearray]:
+    tensors, skeleton = flatten(state)
+    data = _pack(tensors)
+    manifest = {"format_version": FORMAT_VERSION, "step": step, "about": dict(about)}
+    manifest |= {"files": _listing(data), "state": skeleton}
+    text = json.dumps(manifest, allow_nan=False)
+    if json.loads(text) != manifest:  # a tuple or a number as key, say
+        raise TypeError(f"`about` must come back from JSON as it was, unlike {about!r}")
+    start = text.encode()[:-1]
+    if len(start) > MANIFEST_LIMIT - 100:
+        raise SnapshotError(f"the manifest has {len(start)} bytes; keep long lists as tensors")
+    return {TENSORS: data, MANIFEST: start + _seal(start)}
+
+
+def _pack(tensors: Mapping[str, Tensor]) -> bytearray:
+    """Return a safetensors file. The library's `save` takes twice the memory and no aliases."""
+    names = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))  # keeps all aligned
+    header, end = {}, 0
+    for name in names:
+        begin, end = end, end + tensors[name].nbytes
+        entry = {"dtype": _CODES[tensors[name].dtype], "shape": list(tensors[name].shape)}
+        header[name] = entry | {"data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > HEADER_LIMIT:
+        raise SnapshotError(f"{len(names)} tensors are too many for one snapshot; join some")
+    data = bytearray(len(text).to_bytes(8, "little") + text)
+    for name in names:
+        data += _raw(tensors[name])
+    return data
+
+
+def _raw(tensor: Tensor) -> memoryview:
+    flat = tensor.cpu().contiguous()  # yet the stride of an axis of size 1 may be anything
+    return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8).numpy().data
+
+
+def _listing(data: bytes | bytearray) -> Json:
+    return {TENSORS: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}}
+
+
+def _seal(start: bytes) -> bytes:
+    """End a manifest with its SHA-256; in all formats, so that age and damage can be told apart."""
+    return b', "sha256": "%s"}\n' % hashlib.sha256(start).hexdigest().encode()
+
+
+def _load(path: Path) -> Snapshot:
+    """Read one snapshot; ValueError says what is damaged."""
+    if not stat.S_ISDIR(path.lstat().st_mode):
+        raise ValueError("it is not a directory")
+    if wrong := {entry.name for entry in path.iterdir()} ^ {MANIFEST, TENSORS}:
+        raise ValueError(f"a file is missing or foreign: {min(wrong)!r}")
+    manifest = _read_manifest(path)
+    state = unflatten(_read_tensors(path, manifest["files"]), manifest["state"])
+    return Snapshot(manifest["step"], state, manifest["about"], path)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    data = durable.read_regular(path / MANIFEST, MANIFEST_LIMIT)
+    start = data[: -len(_seal(b""))]
+    if data != start + _seal(start):
+        raise ValueError(f"{MANIFEST} does not match its SHA-256")
+    manifest: dict[str, Any] = _parsed(data)
+    version = manifest.get("format_version")
+    if type(version) is int and version > FORMAT_VERSION:
+        known = f"this earl reads formats up to {FORMAT_VERSION}"
+        raise SnapshotError(f"{path} has format {version}, {known}; use a newer earl")
+    types = {key: type(value) for key, value in manifest.items() if key != "state"}
+    if types != _FIELDS or "state" not in manifest or version != FORMAT_VERSION:
+        raise ValueError(f"{MANIFEST} does not have the fields of format {FORMAT_VERSION}")
+    if path.name != _name(manifest["step"]) or manifest["step"] < 0:
+        raise ValueError(f"it holds step {manifest['step']}")
+    return manifest
+
+
+def _parsed(data: bytes) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(found := dict(pairs)) != len(pairs):
+            raise ValueError("a key of a JSON object comes twice")
+        return found
+
+    try:
+        return json.loads(data.decode(), object_pairs_hook=unique)
+    except RecursionError:
+        raise ValueError("JSON is nested too deeply") from None
+
+
+def _read_tensors(path: Path, files: dict[str, Any]) -> dict[str, Tensor]:
+    match files:
+        case {"state.safetensors": {"bytes": int(size)}}:
+            data = durable.read_regular(path / TENSORS, size)
+        case _:
+            raise ValueError(f"{MANIFEST} does not list {TENSORS}")
+    if files != _listing(data):
+        raise ValueError(f"{TENSORS} does not match its size and SHA-256")
+    if (length := int.from_bytes(data[:8], "little")) > HEADER_LIMIT:
+        raise ValueError(f"{TENSORS} has a header of more than {HEADER_LIMIT} bytes")
+    try:
+        _parsed(data[8 : 8 + length])  # safetensors itself would take the last of two namesakes
+        return load(data)
+    except (SafetensorError, KeyError) as error:  # KeyError: a type that torch does not have
+        raise ValueError(f"{TENSORS} is no safetensors file: {str(error)[:80]!r}") from error
+
+
+def _name(step: int) -> str:
+    return f"snap-{step:012d}"
+
+
+def _step(path: Path) -> int:
+    """Return the step in a name, or -1 if it is no name of ours."""
+    return int(path.name[5:]) if re.fullmatch(r"snap-[0-9]{12,}", path.name) else -1
+
+
+def _snapshots(root: Path) -> list[Path]:
+    """Return all there is under the name of a snapshot, newest first."""
+    found = durable.entries(root, "snap-")
+    return sorted(found, key=lambda path: (_step(path), path.name), reverse=True)
+
+
+def _holds(path: Path, state: State) -> bool:
+    """Tell whether a snapshot is there and holds this state; a damaged one is set aside."""
+    try:
+        found = _load(path)
+    except FileNotFoundError:
+        return False
+    except ValueError:
+        durable.set_aside(path)
+        return False
+    if digest(found.state) != digest(state):
+        raise SnapshotError(f"{path} holds another state of this step; choose another directory")
+    durable.fsync_dir(path.parent)  # the last life may have been killed just before
+    return True

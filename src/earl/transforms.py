@@ -1,0 +1,163 @@
+"""From stored bytes to network input, and from there to negative examples (Sec. 4.2, Supp.).
+
+`View` is what a test image goes through, `Augment` what a training image goes through; `NEGATIVES`
+turn an augmented image into one of a class that does not exist.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from earl.errors import InvalidInput, InvalidSetting
+from earl.randaugment import pick_pixels, rand_augment
+
+
+@dataclass(frozen=True)
+class View:
+    """Normalises stored images, channel by channel: (x / 255 - mean) / std, uint8 to float32."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.mean) != len(self.std) or not all(s > 0 for s in self.std):
+            raise InvalidSetting(
+                f"mean {self.mean} and std {self.std} need one value per channel, std above 0"
+            )
+
+    def check(self, x: Tensor) -> None:
+        """Raise InvalidInput unless x is a batch of stored images, uint8 (B, C, H, W)."""
+        if x.dtype != torch.uint8 or x.ndim != 4 or x.shape[1] != len(self.mean):
+            raise InvalidInput(
+                f"expected uint8 images (B, {len(self.mean)}, H, W), found {x.dtype} "
+                f"{tuple(x.shape)}; mean and std need one value per channel of the images"
+            )
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.check(x)
+        mean, std = torch.tensor((self.mean, self.std)).to(x.device, non_blocking=True)  # (2, C)
+        return (x / 255).sub_(mean[:, None, None]).div_(std[:, None, None])
+
+
+def random_crop(x: Tensor, generator: Generator, padding: int) -> Tensor:
+    """Shift every image by its own -padding to padding pixels in both directions, 0 moving in.
+
+    The same as to pad with zeros and to cut a window of the old size at a random place.
+    """
+    shift = torch.randint(-padding, padding + 1, (2, len(x), 1, 1), generator=generator)
+    down, right = shift.to(x.device, non_blocking=True)
+    rows = torch.arange(x.shape[2], device=x.device)[:, None] + down  # (B, H, 1)
+    columns = torch.arange(x.shape[3], device=x.device) + right  # (B, 1, W)
+    return pick_pixels(x, rows, columns)
+
+
+def random_flip(x: Tensor, generator: Generator, p: float = 0.5) -> Tensor:
+    """Mirror every image left to right with probability p, each by its own coin."""
+    heads = (torch.rand(len(x), 1, 1, 1, generator=generator) < p).to(x.device, non_blocking=True)
+    return x ^ ((x ^ x.flip(3)) * heads)  # where() on bytes takes twice as long
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augment:
+    """Augments and normalises stored images: crop, flip, RandAugment, view; uint8 to float32."""
+
+    view: View
+    padding: int = 4
+    flip: bool = True
+    rand_augment: bool = True
+
+    def __post_init__(self) -> None:
+        if self.padding < 0:
+            raise InvalidSetting(f"padding is a number of pixels, 0 or more, not {self.padding}")
+
+    def __call__(self, x: Tensor, generator: Generator) -> Tensor:
+        self.view.check(x)
+        if self.padding:
+            x = random_crop(x, generator, self.padding)
+        if self.flip:
+            x = random_flip(x, generator)
+        if self.rand_augment:
+            x = rand_augment(x, generator)
+        return self.view(x)
+
+
+# ---- negative transformations: x (B, C, H, W), g (B,) int64 in {0, 1, 2}, partner like x or None
+
+GRIDS = (4, 8, 16)  # cells per side for g = 0, 1, 2
+QUADRANTS = ((1, 3, 0, 2), (2, 0, 3, 1), (3, 2, 1, 0))  # which of 0 1 / 2 3 comes to each place
+
+
+def _rearrange(x: Tensor, sources: Tensor, g: Tensor) -> Tensor:
+    """Give every image arrangement g of its pixels; sources (3, H, W) says where they come from."""
+    index = sources.flatten(1)[g][:, None].expand(-1, x.shape[1], -1)  # (B, C, H W)
+    return x.flatten(2).gather(2, index).view(x.shape)
+
+
+def _places(x: Tensor) -> Tensor:
+    """Return the number of every pixel of an image, (H, W)."""
+    h, w = x.shape[2:]
+    return torch.arange(h * w, device=x.device).view(h, w)
+
+
+def rotation(x: Tensor, g: Tensor, partner: Tensor | None, generator: Generator) -> Tensor:
+    """Turn every image by g + 1 exact quarters, anticlockwise."""
+    if x.shape[2] != x.shape[3]:
+        raise InvalidInput(
+            f"a quarter turn needs square images, these are {x.shape[2]} x {x.shape[3]}; "
+            "resize them to a square, or choose another negative transformation"
+        )
+    return _rearrange(x, torch.stack([_places(x).rot90(k) for k in (1, 2, 3)]), g)
+
+
+def permutation(x: Tensor, g: Tensor, partner: Tensor | None, generator: Generator) -> Tensor:
+    """Rearrange the four quadrants of every image by row g of QUADRANTS; none of them is turned."""
+    h, w = x.shape[2:]
+    if h % 2 or w % 2:
+        raise InvalidSetting(
+            f"images of {h} x {w} have no four equal quadrants; "
+            "use an even height and width, or another negative transformation than permutation"
+        )
+    quarters = _places(x).view(2, h // 2, 2, w // 2).transpose(1, 2).flatten(0, 1)
+    moved = torch.stack([quarters[k] for row in QUADRANTS for k in row])  # (12, H / 2, W / 2)
+    sources = moved.view(3, 2, 2, h // 2, w // 2).transpose(2, 3).reshape(3, h, w)
+    return _rearrange(x, sources, g)
+
+
+def cutmix(x: Tensor, g: Tensor, partner: Tensor | None, generator: Generator) -> Tensor:
+    """Replace every cell of a grid of GRIDS[g] x GRIDS[g] by the partner's with probability 1/2.
+
+    Cells keep their place. A side that the grid does not divide has cells that differ by one pixel.
+    """
+    if partner is None or partner.shape != x.shape:
+        raise InvalidInput("cutmix mixes two images; pass a partner of its shape for every image")
+    b, _, h, w = x.shape
+    most = max(GRIDS)  # coins for the finest grid whatever g is, so that g does not shift the draws
+    coins = (torch.rand(b, most, most, generator=generator) < 0.5).to(x.device, non_blocking=True)
+    cells = torch.tensor(GRIDS).to(x.device, non_blocking=True)[g].view(b, 1, 1)
+    row = torch.arange(h, device=x.device)[:, None] * cells // h  # (B, H, 1)
+    column = torch.arange(w, device=x.device) * cells // w  # (B, 1, W)
+    image = torch.arange(b, device=x.device).view(b, 1, 1)
+    return torch.where(coins[image, row, column][:, None], partner, x)
+
+
+def noise(x: Tensor, g: Tensor, partner: Tensor | None, generator: Generator) -> Tensor:
+    """Return standard normal noise of the shape of x, whatever x and g are."""
+    return torch.randn(x.shape, generator=generator).to(x)
+
+
+@dataclass(frozen=True)
+class Negative:
+    """A negative transformation, and whether it mixes in an image of another class."""
+
+    apply: Callable[[Tensor, Tensor, Tensor | None, Generator], Tensor]
+    needs_partner: bool = False
+
+
+NEGATIVES: Mapping[str, Negative] = {
+    "rotation": Negative(rotation),
+    "permutation": Negative(permutation),
+    "cutmix": Negative(cutmix, needs_partner=True),
+    "noise": Negative(noise),
+}
