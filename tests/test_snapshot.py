@@ -223,7 +223,7 @@ def test_the_tensors_are_an_ordinary_safetensors_file(tmp_path):
 def test_a_skeleton_that_does_not_fit_is_refused(skeleton):
     parts, good = flatten(torch.zeros(2, 3))
     assert same(unflatten(parts, good), torch.zeros(2, 3))
-    with pytest.raises(ValueError, match="state"):
+    with pytest.raises(ValueError):
         unflatten(parts if "tensor" in str(skeleton) or skeleton == {"list": []} else {}, skeleton)
 
 

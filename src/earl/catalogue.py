@@ -46,4 +46,4 @@ METRICS.list("AOA", "earl.metrics:aoa", "online accuracy: predict each sample, t
 METRICS.list("forgetting", "earl.metrics:forgetting", "mean drop from a class's best accuracy")
 
 PROBES: "Registry[Probe]" = Registry("probe")
-PROBES.list("collapse", "earl.collapse:probe", "NC1, NC2 and NC3 of test features")
+PROBES.list("collapse", "earl.probes:collapse", "NC1, NC2 and NC3 of test features")

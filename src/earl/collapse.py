@@ -5,14 +5,9 @@ the outer norm of NC2 and NC3; these are the forms of Papyan et al. (2020) and Z
 """
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
-
-from earl.errors import EarlError
-
-MOST_PER_CLASS = 100  # test images per class that the probe looks at
 
 
 @dataclass(frozen=True)
@@ -63,24 +58,3 @@ def from_simplex(G: Tensor) -> float:
     n = len(G)
     target = (torch.eye(n, dtype=G.dtype) - 1 / n) / max(1, n - 1) ** 0.5
     return float((G / G.norm().clamp(min=1e-12) - target).norm())
-
-
-@runtime_checkable
-class Embeds(Protocol):
-    """A learner whose features and class vectors can be looked at."""
-
-    def features(self, x: Tensor) -> Tensor: ...
-    def vectors(self) -> Tensor: ...
-
-
-def probe(learner: object, images: Tensor, numbers: Tensor) -> dict[str, float]:
-    """Return NC1, NC2 and NC3 on test images; numbers (N,) are the learner's for their classes."""
-    if not isinstance(learner, Embeds):
-        raise EarlError(f"{type(learner).__name__} has no features to measure collapse on")
-    asked = numbers.unique()
-    if len(asked) < 2:
-        return {}  # one class has no geometry
-    keep = torch.cat([(numbers == c).nonzero()[:MOST_PER_CLASS, 0] for c in asked])
-    h = torch.cat([learner.features(x).cpu() for x in images[keep].split(500)])
-    labels, W = torch.searchsorted(asked, numbers[keep]), learner.vectors().cpu()[asked]
-    return {"NC1": nc1(h, labels), "NC2": nc2(h, labels), "NC3": nc3(h, labels, W)}

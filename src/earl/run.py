@@ -12,8 +12,8 @@ from earl.history import Evaluation
 from earl.learner import Learner
 from earl.streams import Stream
 
-Probe = Callable[[Learner, Tensor, Tensor], dict[str, float]]
-"""Measures a learner on test images of seen classes, given with their class numbers."""
+Probe = Callable[[Learner, Split, Tensor], dict[str, float]]
+"""Measures a learner on test samples of seen classes, given by their indices."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class Exam:
         self.test = test
         self.batch = batch
 
-    def questions(self, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the test images and labels of the seen classes."""
-        asked = torch.isin(self.test.labels, seen).nonzero().flatten()
-        return self.test.images[asked], self.test.labels[asked]
+    def questions(self, seen: Tensor) -> Tensor:
+        """Return the indices of the test images of the seen classes."""
+        return torch.isin(self.test.labels, seen).nonzero().flatten()
 
-    def grade(self, learner: Learner, seen: Tensor) -> tuple[dict[int, int], dict[int, int]]:
+    def grade(self, learner: Learner, asked: Tensor) -> tuple[dict[int, int], dict[int, int]]:
         """Return the numbers of right answers and of questions by class id."""
-        x, y = self.questions(seen)
-        if not len(y):
+        if not len(asked):
             return {}, {}
-        right = torch.cat([learner.predict(part) for part in x.split(self.batch)]) == y
+        y = self.test.labels[asked]
+        answers = [learner.predict(self.test.images[part]) for part in asked.split(self.batch)]
+        right = torch.cat(answers) == y
         ids = y.unique().tolist()
         of = {c: y == c for c in ids}
         return {c: int(right[of[c]].sum()) for c in ids}, {c: int(of[c].sum()) for c in ids}
@@ -76,11 +76,11 @@ def learn_online(
             learner.finish()
         if step % every == 0 or step == T:
             seen = stream.split.labels[schedule.order[:step]].unique()
-            correct, total = exam.grade(learner, seen)
+            asked = exam.questions(seen)
+            correct, total = exam.grade(learner, asked)
             extra = learner.costs()
             for probe in (probes or {}).values():
-                images, labels = exam.questions(seen)
-                extra |= probe(learner, images, learner.classes.numbers(labels))
+                extra |= probe(learner, exam.test, asked)
             evaluation = Evaluation(step, schedule.task(step), correct, total, hits, step, extra)
         if step in schedule.boundaries:
             learner.end_task()
