@@ -315,11 +315,12 @@ def test_dot_regression_and_its_gradient_follow_the_formula(d, B, seed):
     loss = dot_regression(f_hat, w_y)
     assert loss.shape == (B,)
     (gradient,) = torch.autograd.grad(loss.sum(), f)
+    f, loss = f.detach(), loss.tolist()
     for b in range(B):
-        length = math.sqrt(sum(float(v) ** 2 for v in f[b]))
-        unit = f[b].detach() / length
-        dot = sum(float(a * c) for a, c in zip(unit, w_y[b], strict=True))
-        assert float(loss[b].detach()) == pytest.approx((dot - 1) ** 2 / 2, abs=1e-12)
+        length = math.sqrt(sum(v**2 for v in f[b].tolist()))
+        unit = f[b] / length
+        dot = sum(a * c for a, c in zip(unit.tolist(), w_y[b].tolist(), strict=True))
+        assert loss[b] == pytest.approx((dot - 1) ** 2 / 2, abs=1e-12)
         # (<w_y, f_hat> - 1) w_y, projected by the Jacobian (I - f_hat f_hat') / |f|
         expected = (dot - 1) * (w_y[b] - dot * unit) / length
         close(gradient[b], expected, atol=1e-9, rtol=1e-9)

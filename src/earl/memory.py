@@ -64,7 +64,8 @@ class Memory:
         """Return one uniformly drawn row for each class number; each class must have rows."""
         u = torch.rand(len(classes), generator=generator, dtype=torch.float64).tolist()
         rows = (self._rows[c] for c in classes.tolist())
-        return torch.tensor([r[int(p * len(r))] for r, p in zip(rows, u, strict=True)])
+        drawn = [r[int(p * len(r))] for r, p in zip(rows, u, strict=True)]
+        return torch.tensor(drawn, dtype=torch.int64)
 
     def take(self, rows: Tensor, *names: str) -> tuple[Tensor, ...]:
         """Return the named columns of the given rows."""
@@ -200,4 +201,5 @@ def draw_distinct(n: int, k: int, generator: Generator) -> Tensor:
     chosen: dict[int, None] = {}
     for top, guess in zip(range(n - k, n), guesses, strict=True):
         chosen[top if guess in chosen else guess] = None
-    return torch.tensor(list(chosen))[torch.randperm(k, generator=generator)]
+    drawn = torch.tensor(list(chosen), dtype=torch.int64)
+    return drawn[torch.randperm(k, generator=generator)]

@@ -1,0 +1,51 @@
+"""Shared by all tests: one thread each, no surprises from hypothesis, small ready-made learners."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two test processes share two cores
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import settings
+
+from earl.catalogue import METHODS
+from earl.datasets import shapes
+from earl.datasets.dataset import Dataset
+from earl.learner import Learner, Setting
+from earl.networks import ResNet, build
+from earl.randomness import Randomness
+from earl.transforms import Augment, View
+
+torch.set_num_threads(1)
+settings.register_profile("earl", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("earl")
+
+
+@pytest.fixture(scope="session")
+def dataset() -> Dataset:
+    """Four separable classes of 8-pixel images."""
+    return shapes.load()
+
+
+@pytest.fixture(scope="session")
+def make(dataset: Dataset) -> Callable[..., Learner]:
+    """Make a small learner by name; keywords of Setting and of the method may be given."""
+
+    def make_learner(name: str, **given: object) -> Learner:
+        shared = {k: given.pop(k) for k in list(given) if k in Setting.__dataclass_fields__}
+        view = View(dataset.mean, dataset.std)
+        setting = Setting(
+            image_shape=dataset.image_shape,
+            view=view,
+            augment=Augment(view=view, padding=1, flip=False, rand_augment=False),
+            **{"memory_size": 20, "batch_size": 8, "lr": 3e-3, **shared},
+        )
+        generator = Randomness(setting.seed).at(0, "backbone")
+        backbone = build(lambda: ResNet(depth=8, width=4), generator)
+        if "etf" in name or name.startswith("earl"):
+            given = {"d": 15, "hidden": 16, **given}
+        return METHODS[name](backbone, setting, **given)
+
+    return make_learner
