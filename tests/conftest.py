@@ -36,12 +36,9 @@ def make(dataset: Dataset) -> Callable[..., Learner]:
     def make_learner(name: str, **given: object) -> Learner:
         shared = {k: given.pop(k) for k in list(given) if k in Setting.__dataclass_fields__}
         view = View(dataset.mean, dataset.std)
-        setting = Setting(
-            image_shape=dataset.image_shape,
-            view=view,
-            augment=Augment(view=view, padding=1, flip=False, rand_augment=False),
-            **{"memory_size": 20, "batch_size": 8, "lr": 3e-3, **shared},
-        )
+        augment = Augment(view=view, padding=1, flip=False, rand_augment=False)
+        small = {"memory_size": 20, "batch_size": 8, "lr": 3e-3, "augment": augment}
+        setting = Setting(image_shape=dataset.image_shape, view=view, **(small | shared))
         generator = Randomness(setting.seed).at(0, "backbone")
         backbone = build(lambda: ResNet(depth=8, width=4), generator)
         if "etf" in name or name.startswith("earl"):

@@ -1,4 +1,4 @@
-"""The frame against Eq. (2) itself, its growth against the recursion, the loss against its formula."""
+"""The frame against Eq. (2), its growth against the recursion, the loss against its formula."""
 
 import math
 

@@ -82,26 +82,33 @@ def rotate(x: Tensor, key: str, inverse: bool) -> Tensor:
     for r in reversed(rounds) if inverse else rounds:
         random = words(f"etf/{key}/{r}", d)
         order = torch.from_numpy(random.argsort(kind="stable")).to(x.device)
-        sign = torch.from_numpy(1.0 - 2.0 * (random & 1)).to(x)
+        sign, between = (torch.from_numpy(1.0 - 2.0 * (random >> b & 1)).to(x) for b in (0, 1))
         if inverse:
-            x = mix(x, inverse=True) * sign
+            x = mix(x, between, inverse=True) * sign
             x = torch.empty_like(x).index_copy_(-1, order, x)
         else:
-            x = mix(x[..., order] * sign)
+            x = mix(x[..., order] * sign, between)
     return x
 
 
-def mix(x: Tensor, inverse: bool = False) -> Tensor:
-    """Hadamard-transform the first and the last 2^p coordinates, 2^p <= d < 2^(p+1)."""
+def mix(x: Tensor, sign: Tensor, inverse: bool = False) -> Tensor:
+    """Hadamard-transform the first, then the last 2^p coordinates, 2^p <= d < 2^(p+1).
+
+    Signs in between keep the two transforms, which overlap, from undoing each other.
+    """
     d = x.shape[-1]
     size = 1 << (d.bit_length() - 1)
     if size == d:
         return hadamard(x)
-    starts = (d - size, 0) if inverse else (0, d - size)
-    for start in starts:
-        end = start + size
-        x = torch.cat((x[..., :start], hadamard(x[..., start:end]), x[..., end:]), dim=-1)
-    return x
+    first, last = slice(0, size), slice(d - size, d)
+    if inverse:
+        return transform(transform(x, last) * sign, first)
+    return transform(transform(x, first) * sign, last)
+
+
+def transform(x: Tensor, part: slice) -> Tensor:
+    """Hadamard-transform a part of the coordinates."""
+    return torch.cat((x[..., : part.start], hadamard(x[..., part]), x[..., part.stop :]), dim=-1)
 
 
 def hadamard(x: Tensor) -> Tensor:
@@ -135,6 +142,8 @@ class Frame:
         """Return w_i for indices counted down from K-1, shape (len(indices), d)."""
         rows = self.etf.d - indices
         if len(rows):
+            if int(rows.min()) < 0:
+                raise IndexError(f"there are {self.etf.K} vectors, none at {int(indices.max())}")
             self._back = self._extend(self._back, int(rows.max()) + 1, lambda row: self.etf.d - row)
         return self._back[rows.to(self._back.device)]
 
@@ -145,6 +154,8 @@ class Frame:
         have = len(rows)
         if n <= have:
             return rows
+        if n > self.etf.K:
+            raise IndexError(f"there are {self.etf.K} vectors, not {n}")
         room = min(max(n, have + have // 8), self.etf.K)  # an eighth ahead: few copies, few bytes
         new = self.etf.vectors(index(torch.arange(have, room)))
         return torch.cat((rows, new.to(rows)))

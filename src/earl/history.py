@@ -38,7 +38,7 @@ def to_line(evaluation: Evaluation) -> str:
     return json.dumps(asdict(evaluation), separators=(",", ":"), allow_nan=False) + "\n"
 
 
-def from_line(line: str) -> Evaluation:
+def from_line(line: str | bytes) -> Evaluation:
     """Return the record of one line."""
     fields = json.loads(line)
     for name in ("correct", "total"):
@@ -50,8 +50,8 @@ def read_history(path: Path) -> list[Evaluation]:
     """Return all records of a file; a torn last line, left by a crash, is not one of them."""
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
+    lines = path.read_bytes().splitlines(keepends=True)
+    if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     records = []
     for number, line in enumerate(lines, start=1):

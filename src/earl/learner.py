@@ -1,5 +1,6 @@
 """What every method is: a learner that observes samples and can be asked at any moment."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class Learner(ABC):
                 "it belongs to another method or other settings"
             )
         for name, part in parts.items():
-            part.load_state_dict(state[name])
+            part.load_state_dict(copy.deepcopy(state[name]))  # optimisers would share tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,12 +233,12 @@ class Waiting:
 
     @property
     def full(self) -> bool:
-        return len(self) == self.size
+        return len(self) >= self.size
 
     def append(self, x: Tensor, y: Tensor) -> None:
         """Add samples x (b, C, H, W), y (b,)."""
         self._x.extend(x.clone())  # the caller may reuse its buffer
-        self._y.extend(y)
+        self._y.extend(y.clone())
 
     def take(self) -> tuple[Tensor, Tensor]:
         """Return all waiting samples, (W, C, H, W) and (W,), and wait for new ones."""

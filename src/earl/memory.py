@@ -154,7 +154,7 @@ def greedy_balanced(memory: Memory, c: int, generator: Generator) -> int | None:
 def gdumb(memory: Memory, c: int, generator: Generator) -> int | None:
     """Drop a newcomer whose class has its share; otherwise make room in a largest class."""
     known = int(np.count_nonzero(memory.seen_of))
-    if memory.counts[c] >= max(1, memory.capacity // known):
+    if memory.counts[c] >= memory.capacity / known:
         return None
     return len(memory) if not memory.full else row_of_largest(memory, c, generator)
 
@@ -163,7 +163,7 @@ def class_reservoir(memory: Memory, c: int, generator: Generator) -> int | None:
     """Balance the classes, and keep a uniform sample of the stream within each of them."""
     if not memory.full:
         return len(memory)
-    if memory.counts[c] < memory.counts.max():
+    if memory.counts[c] == memory.seen_of[c] - 1 < memory.counts.max():  # it has lost none yet
         return row_of_largest(memory, c, generator)
     place = below(int(memory.seen_of[c]), generator)
     rows = memory.rows_of(c)

@@ -59,6 +59,8 @@ class ResNet(nn.Module):
             raise InvalidSetting(f"depth = {depth} is not one of {', '.join(map(str, BLOCKS))}")
         if width < 1:
             raise InvalidSetting(f"width = {width} must be at least 1")
+        if stem not in ("small", "large"):
+            raise InvalidSetting(f"stem = {stem!r} must be 'small' or 'large'")
         if stem == "small":
             first: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1, bias=False)]
             pool: list[nn.Module] = []
@@ -176,24 +178,29 @@ def build(make: Callable[[], M], generator: torch.Generator) -> M:
     module.to_empty(device="cpu")
     for part in module.modules():
         initialise(part, generator)
+    # Convolutions follow the layout of their weights; this one is a quarter faster on CPUs.
+    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return module
 
 
 def initialise(part: nn.Module, generator: torch.Generator) -> None:
     """Draw the own parameters of one layer: He-normal convolutions, PyTorch's default elsewhere."""
-    if isinstance(part, nn.Conv2d):
-        nn.init.kaiming_normal_(
-            part.weight, mode="fan_out", nonlinearity="relu", generator=generator
-        )
-    elif isinstance(part, nn.Linear):
-        bound = 1 / math.sqrt(part.in_features)
-        nn.init.uniform_(part.weight, -bound, bound, generator=generator)
+    if isinstance(part, nn.Conv2d | nn.Linear):
+        bound = 1 / math.sqrt(part.weight[0].numel())
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(
+                part.weight, mode="fan_out", nonlinearity="relu", generator=generator
+            )
+        else:
+            nn.init.uniform_(part.weight, -bound, bound, generator=generator)
         if part.bias is not None:
             nn.init.uniform_(part.bias, -bound, bound, generator=generator)
     elif isinstance(part, GrowingLinear):
         part.reset_parameters(generator)
-    elif isinstance(part, nn.BatchNorm2d | nn.LayerNorm):
-        part.reset_parameters()
+    elif isinstance(part, nn.modules.batchnorm._NormBase | nn.LayerNorm | nn.GroupNorm):
+        part.reset_parameters()  # constants
+    elif [*part.parameters(recurse=False), *part.buffers(recurse=False)]:
+        raise InvalidSetting(f"`build` does not know how to initialise {type(part).__name__}")
 
 
 def feature_size(backbone: nn.Module, image_shape: tuple[int, int, int]) -> int:
@@ -226,9 +233,9 @@ class evaluating:
         self.module = module
 
     def __enter__(self) -> None:
-        self.training = [m for m in self.module.modules() if m.training]
+        self.before = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
 
     def __exit__(self, *exception: object) -> None:
-        for m in self.training:
-            m.training = True
+        for part, training in self.before:
+            part.training = training

@@ -18,7 +18,7 @@ class PreparatoryData:
 
     Classes own the indices 0, 1, 2, ... from the front; m takes K-1, K-2, ... from the back. Once
     the pools meet, an index that becomes a class is given up and its users share another one. No
-    m(y, g) is ever the index of a seen class.
+    m(y, g) is the index of a seen class; when every vector is a class's, m is not `active`.
     """
 
     def __init__(self, K: int, negative: Negative, randomness: Randomness) -> None:

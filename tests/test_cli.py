@@ -1,0 +1,186 @@
+"""The command line as a user meets it: real processes, what they print and how they end."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from earl.history import read_history
+from earl.rundirectory import RunDirectory
+
+ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
+SHAPES = ["--dataset", "shapes", "--threads", "1"]
+
+
+def earl(*words: str, cwd: Path, **given: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "earl", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env=ENV,
+        **given,  # type: ignore[call-overload]
+    )
+
+
+def test_run_writes_a_directory_and_prints_the_metrics(tmp_path: Path) -> None:
+    words = ["run", "--method", "earl", *SHAPES, "--set", "k=3", "--set", "tau=0.5"]
+    done = earl(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for word in ("A_AUC", "A_last", "AOA", "forgetting", "earl", "runs/shapes/gaussian"):
+        assert word in done.stdout
+    assert "160 of 160 samples" in done.stderr  # progress does not go to stdout
+    path = tmp_path / "runs/shapes/gaussian/earl,k=3,tau=0.5/seed-1"
+    assert len(read_history(path / "history.jsonl")) == 4
+    again = earl(*words, "--json", cwd=tmp_path)
+    result = json.loads(again.stdout)
+    assert result["settings"] == {"k": 3, "tau": 0.5} and again.stderr == ""  # nothing to do
+    assert result["metrics"] == RunDirectory(path).summary["metrics"]  # type: ignore[index]
+
+
+def test_probes_are_recorded(tmp_path: Path) -> None:
+    done = earl("run", "--method", "er", *SHAPES, "--probe", "collapse", "--json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    last = read_history(tmp_path / result["directory"] / "history.jsonl")[-1]
+    assert {"NC1", "NC2", "NC3"} <= set(last.extra) and last.extra["NC1"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["run", "--method", "earll", *SHAPES], 1, "no method named 'earll'; did you mean 'earl'?"),
+        (["run", "--method", "er", "--dataset", "digts"], 1, "did you mean 'digits'?"),
+        (["run", "--method", "er", *SHAPES, "--stream", "disjont"], 1, "did you mean 'disjoint'?"),
+        (["run", "--method", "er", *SHAPES, "--set", "lrr=1"], 1, "did you mean 'lr'?"),
+        (["run", "--method", "er", *SHAPES, "--set", "lr"], 1, "must have the form NAME=VALUE"),
+        (["run", "--method", "er", *SHAPES, "--set", "lr=x"], 1, "must be a number"),
+        (["run", "--method", "er", *SHAPES, "--set", "every=0"], 1, "must be at least 1 sample"),
+        (["run", "--method", "er", *SHAPES, "--probe", "nc"], 1, "no probe named 'nc'"),
+        (["run", "--method", "er"], 2, "--dataset"),
+        (["run", "--method", "er", *SHAPES, "--sed", "3"], 2, "--sed"),
+        (["resume", "nowhere"], 1, "nowhere holds no run"),
+        (["list", "method"], 1, "did you mean 'methods'?"),
+        (["lst"], 2, "lst"),
+    ],
+)
+def test_a_wrong_word_is_one_line_that_helps(
+    words: list[str], code: int, message: str, tmp_path: Path
+) -> None:
+    done = earl(*words, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr and done.stdout == ""
+    assert "Traceback" not in done.stderr
+    if code == 1:
+        assert done.stderr.count("\n") == 1 and done.stderr.startswith("earl: ")
+
+
+def test_list_names_everything(tmp_path: Path) -> None:
+    shown = earl("list", cwd=tmp_path).stdout
+    for name in ("vanilla-etf", "er-memory-only", "digits", "disjoint", "A_AUC", "collapse"):
+        assert name in shown
+    assert set(json.loads(earl("list", "streams", "--json", cwd=tmp_path).stdout)) == {"streams"}
+
+
+def test_settings_shows_what_can_be_set(tmp_path: Path) -> None:
+    shown = json.loads(earl("settings", "--method", "earl", "--json", cwd=tmp_path).stdout)
+    assert shown["k"] == 15 and shown["memory_size"] == 100 and shown["sigma"] == 0.1
+
+
+def test_the_doctor_finds_all_well(tmp_path: Path) -> None:
+    done = earl("doctor", "--json", cwd=tmp_path)
+    findings = json.loads(done.stdout)
+    assert all(finding["ok"] for finding in findings.values()), findings
+    assert done.returncode == 0
+    assert set(findings) == {"versions", "device", "disk", "geometry", "learning", "saving"}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_says_how_to_go_on(number: int, code: int, tmp_path: Path) -> None:
+    words = ["run", "--method", "earl", "--dataset", "digits", "--threads", "1", "--set", "every=5"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "earl", *words],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENV,
+    )
+    path = tmp_path / "runs/digits/gaussian/earl,every=5/seed-1"
+    until = time.monotonic() + 60
+    while len(read_history(path / "history.jsonl")) < 3 and time.monotonic() < until:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code, said
+    assert f"earl resume {path.relative_to(tmp_path)}" in said
+    (snapshot,) = (path / "snapshots").glob("snap-*")
+    assert int(snapshot.name.removeprefix("snap-")) >= 15
+    resumed = RunDirectory(path).run()
+    assert next(resumed).step == int(snapshot.name.removeprefix("snap-")) + 1
+    resumed.close()
+
+
+def test_on_a_terminal_there_is_a_live_bar(tmp_path: Path) -> None:
+    """Run under a pseudo-terminal, as a person would see it."""
+    main, end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "earl", "run", "--method", "er", *SHAPES],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=end,
+        env=ENV | {"TERM": "xterm"},
+    )
+    os.close(end)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(main, 4096)
+        except OSError:  # the other end is closed
+            break
+    os.close(main)
+    assert process.wait() == 0
+    assert b"160/160" in shown and b"on 4 classes" in shown
+
+
+def test_a_run_in_use_and_a_damaged_run_have_their_own_exit_codes(tmp_path: Path) -> None:
+    words = ["run", "--method", "er", *SHAPES]
+    assert earl(*words, cwd=tmp_path).returncode == 0
+    path = tmp_path / "runs/shapes/gaussian/er/seed-1"
+    (path / "summary.json").unlink()
+    from earl.durable import lock_directory
+
+    with lock_directory(path):
+        busy = earl(*words, cwd=tmp_path)
+    assert busy.returncode == 73 and "in use by another run" in busy.stderr
+    for file in (path / "snapshots").glob("snap-*/state.safetensors"):
+        file.write_bytes(b"")
+    damaged = earl("resume", str(path), cwd=tmp_path)
+    assert damaged.returncode == 65 and "no snapshot" in damaged.stderr
+
+
+def test_the_demo_compares_draws_and_stays_in_its_place(tmp_path: Path) -> None:
+    """One command, real images; EARL clearly ahead of ER at the same compute (see docs)."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir(), work.mkdir()
+    env = ENV | {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    env.pop("MPLCONFIGDIR", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "earl", "demo", "--json"],
+        cwd=work,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    er, ours = json.loads(done.stdout)["runs"]
+    assert (er["method"], ours["method"]) == ("er", "earl")
+    assert ours["metrics"]["A_AUC"] - er["metrics"]["A_AUC"] > 0.03
+    assert abs(ours["costs"]["images"] / er["costs"]["images"] - 1) < 0.02  # the same compute
+    assert (work / "earl-demo/accuracy.png").read_bytes()[:4] == b"\x89PNG"
+    assert {p.name for p in work.iterdir()} == {"earl-demo"}
+    assert {p.name for p in home.iterdir()} <= {"cache"}

@@ -1,0 +1,89 @@
+"""Imports point down only: what a module may know of is decided by the layer it lives in."""
+
+import ast
+from pathlib import Path
+
+import earl
+
+SOURCE = Path(earl.__file__).parent
+
+# From the bottom up. A module may import from its own layer and from those below it.
+LAYERS = [
+    {"earl", "errors", "registry", "catalogue", "recipes", "durable", "randomness", "images"},
+    {"randaugment", "transforms", "networks", "etf", "losses", "collapse"},
+    {"memory", "preparatory", "residuals", "quantizer", "learner", "datasets", "snapshot"},
+    {"methods", "streams"},
+    {"history", "metrics", "run", "probes", "budget"},
+    {"options", "streamfile", "published", "experiment", "rundirectory"},
+    {"report", "demo", "doctor", "progress"},
+    {"cli", "cli_data", "cli_stream", "__main__"},
+]
+LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in modules}
+NEVER_MEET = [("methods", "datasets"), ("datasets", "methods"), ("report", "learner")]
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return "earl" if parts == ("__init__",) else parts[0]
+
+
+class WithoutTypes(ast.NodeTransformer):
+    """Drops what only type checkers see."""
+
+    def visit_If(self, node: ast.If) -> ast.If | None:
+        return None if ast.unparse(node.test) == "TYPE_CHECKING" else node
+
+
+def imports_of(tree: ast.AST) -> set[str]:
+    """Return the first parts of all earl modules that a file imports when it runs."""
+    found = set()
+    for node in ast.walk(WithoutTypes().visit(tree)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "earl":
+            names = [f"earl.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        parts = [name.split(".") for name in names if name.split(".")[0] == "earl"]
+        found |= {part[1] if len(part) > 1 else "earl" for part in parts}
+    return found
+
+
+def files() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def test_every_module_has_its_layer() -> None:
+    assert {module_of(path) for path in files()} <= set(LEVEL)
+
+
+def test_no_import_points_up() -> None:
+    upward = []
+    for path in files():
+        here = module_of(path)
+        for there in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+            if LEVEL[there] > LEVEL[here] or (here, there) in NEVER_MEET:
+                upward.append(f"{path.relative_to(SOURCE)} imports {there}")
+    assert upward == []
+
+
+def test_only_the_faces_read_the_environment() -> None:
+    """Nothing below them chooses a path or reads a variable: loaders are handed their root."""
+    readers = set()
+    for path in files():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv"):
+                readers.add(module_of(path))
+    assert all(LEVEL[module] >= LEVEL["report"] for module in readers), readers
+
+
+def test_the_library_prints_nothing() -> None:
+    printing = [
+        path.name
+        for path in files()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "print"
+    ]
+    assert printing == []

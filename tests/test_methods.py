@@ -1,0 +1,281 @@
+"""EARL and ER against their papers: updates recomputed naively, and the details easy to lose."""
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+
+from earl.datasets.dataset import Dataset
+from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
+from earl.learner import Learner
+from earl.methods.earl import EARL
+from earl.methods.er import ER
+from earl.networks import train_forward
+from earl.snapshot import digest
+from earl.transforms import View
+
+Make = Callable[..., Learner]
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """Collects the images of every training pass."""
+    inputs: list[Tensor] = []
+
+    def forward(network: nn.Module, x: Tensor) -> Tensor:
+        inputs.append(x.detach().clone())
+        return train_forward(network, x)
+
+    for module in ("earl", "er", "er_memory_only"):
+        monkeypatch.setattr(f"earl.methods.{module}.train_forward", forward)
+    return inputs
+
+
+@pytest.fixture
+def plain(dataset: Dataset) -> Callable[[Tensor, Generator], Tensor]:
+    """An augmentation that leaves images as they are, so that they can be recognised."""
+    view = View(dataset.mean, dataset.std)
+    return lambda x, generator: view(x)
+
+
+def observe(learner: Learner, dataset: Dataset, start: int, stop: int, step: int = 37) -> None:
+    """Observe some samples; the step visits the classes in turn."""
+    for i in range(start, stop):
+        at = torch.tensor([i * step % len(dataset.train)])
+        learner.observe(dataset.train.images[at], dataset.train.labels[at])
+
+
+def one_adam_step(parameters: list[Tensor], loss: Tensor, lr: float) -> list[Tensor]:
+    """Adam's first step: its corrected moments are g and g², so every entry moves by lr·sign."""
+    gradients = torch.autograd.grad(loss, parameters)
+    return [
+        (p - lr * g / (g.square().sqrt() + 1e-8)).detach()
+        for p, g in zip(parameters, gradients, strict=True)
+    ]
+
+
+def assert_parameters(module: nn.Module, expected: list[Tensor]) -> None:
+    for p, e in zip(module.parameters(), expected, strict=True):
+        torch.testing.assert_close(p.detach(), e, atol=2e-5, rtol=1e-4)
+
+
+def test_an_update_of_earl_is_an_adam_step_on_equation_4(
+    make: Make, dataset: Dataset, passed: list[Tensor], plain: Callable[..., Tensor]
+) -> None:
+    learner = make("earl", iterations=0.25, lam=0.7, augment=plain)
+    assert isinstance(learner, EARL) and learner.prepare is not None
+    observe(learner, dataset, 0, 3)
+    before = copy.deepcopy(learner.f)
+    observe(learner, dataset, 3, 4)  # the first update
+    (images,) = passed
+    assert len(images) == 4 + 4  # what the memory has of B_r = 4, and B_p = 4
+
+    x, y = learner.memory.take(torch.arange(4), "x", "y")
+    stored = learner.setting.view(x)
+    W = learner.frame.etf.vectors(torch.arange(16)).float()  # (K, d)
+    cosine = F.normalize(train_forward(before, images), dim=1) @ W.T  # (8, K)
+    real, prepared = [], []
+    for row, image in enumerate(images):
+        for turn in range(4):
+            back = torch.rot90(image, -turn, (-2, -1))
+            found = [i for i in range(4) if torch.allclose(stored[i], back)]
+            if found and turn == 0:
+                real.append(0.5 * (cosine[row, y[found[0]]] - 1) ** 2)
+            elif found:
+                target = learner.prepare.m[y[found[0]], turn - 1]
+                assert target >= len(learner.classes)  # a vector of no seen class
+                prepared.append(0.5 * (cosine[row, target] - 1) ** 2)
+    assert len(real) == len(prepared) == 4
+    loss = torch.stack(real).mean() + 0.7 * torch.stack(prepared).mean()
+    expected = one_adam_step(list(before.parameters()), loss, learner.setting.lr)
+    assert_parameters(learner.f, expected)
+
+
+def test_an_update_of_er_is_an_adam_step_on_the_cross_entropy_of_seen_classes(
+    make: Make, dataset: Dataset, passed: list[Tensor], plain: Callable[..., Tensor]
+) -> None:
+    learner = make("er", iterations=0.125, augment=plain)
+    assert isinstance(learner, ER)
+    observe(learner, dataset, 0, 7)  # one block of four is in memory, three samples wait
+    before = copy.deepcopy(learner.network)
+    assert not passed
+    observe(learner, dataset, 7, 8)
+    (images,) = passed
+    order = [i * 37 % len(dataset.train) for i in (4, 5, 6, 7, 0, 1, 2, 3)]
+    raw = learner.setting.view(dataset.train.images[torch.tensor(order)])
+    place = [next(i for i in range(8) if torch.allclose(raw[i], image)) for image in images]
+    assert place[:4] == [0, 1, 2, 3] and sorted(place[4:]) == [4, 5, 6, 7]  # new ones, then memory
+    labels = learner.classes.numbers(dataset.train.labels[torch.tensor(order)])[place]
+    logits = train_forward(before, images)[:, : len(learner.classes)]
+    loss = -torch.stack([logits[i].log_softmax(0)[c] for i, c in enumerate(labels)]).mean()
+    parameters = list(before.parameters())
+    expected = one_adam_step(parameters, loss, learner.setting.lr)
+    assert_parameters(learner.network, expected)
+
+
+def test_the_memory_part_of_a_waiting_block_is_drawn_anew_every_step(
+    make: Make, dataset: Dataset, passed: list[Tensor], plain: Callable[..., Tensor]
+) -> None:
+    learner = make("er", iterations=3, augment=plain, memory_size=40)
+    observe(learner, dataset, 0, 40)
+    block = passed[-12:]  # 3 iterations times a block of four samples
+    assert all(torch.equal(images[:4], block[0][:4]) for images in block)
+    assert len({images[4:].numpy().tobytes() for images in block}) == 12
+
+
+def test_a_batch_holds_no_sample_twice(
+    make: Make, dataset: Dataset, passed: list[Tensor], plain: Callable[..., Tensor]
+) -> None:
+    for name in ("er", "er-memory-only", "vanilla-etf"):
+        observe(make(name, augment=plain), dataset, 0, 30)
+    assert all(len({i.numpy().tobytes() for i in images}) == len(images) for images in passed)
+
+
+def test_only_real_samples_enter_the_rings_and_never_more_than_ten(
+    make: Make, dataset: Dataset
+) -> None:
+    learner = make("earl")
+    assert isinstance(learner, EARL)
+    observe(learner, dataset, 0, 60)
+    h, y = learner.residuals.pairs()
+    assert len(h) == 10 * len(learner.classes) == len(learner.residuals)
+    assert Counter(y.tolist()) == dict.fromkeys(range(4), 10)
+    torch.testing.assert_close(h.norm(dim=1), torch.ones(len(h)))
+
+
+def test_correction_moves_scores_by_the_residuals_of_the_nearest(
+    make: Make, dataset: Dataset
+) -> None:
+    learner = make("earl", k=3, tau=0.5)
+    assert isinstance(learner, EARL)
+    observe(learner, dataset, 0, 25)
+    x = dataset.test.images[::7]
+    h, y = learner.residuals.pairs()
+    W = learner.vectors()
+    for f, scores in zip(learner.features(x), learner.scores(x), strict=True):
+        distance = torch.stack([(f - row).norm() for row in h])
+        near = distance.argsort()[:3]
+        s = torch.exp(-distance[near] / 0.5)
+        s /= s.sum()
+        r = sum(s[j] * (W[y[i]] - h[i]) for j, i in enumerate(near))
+        torch.testing.assert_close(scores, W @ (f + r), atol=1e-4, rtol=1e-4)
+
+
+def test_refreshed_pairs_are_memory_images_as_the_network_sees_them_now(
+    make: Make, dataset: Dataset
+) -> None:
+    learner = make("earl", residual_source="refresh", pairs_per_class=2, k=1, tau=0.01)
+    assert isinstance(learner, EARL)
+    observe(learner, dataset, 0, 30)
+    assert len(learner.residuals) == 0  # training stores nothing
+    assert learner.costs()["reencoded"] == 8
+    rows = torch.tensor([learner.memory.rows_of(c)[0] for c in range(4)])
+    x, y = learner.memory.take(rows, "x", "y")
+    expected = learner.vectors()[y] @ learner.vectors().T  # its own residual: exactly on w_y
+    torch.testing.assert_close(learner.scores(x), expected, atol=1e-4, rtol=1e-4)
+    observe(learner, dataset, 30, 33)  # the network has moved, the pairs with it
+    x, y = learner.memory.take(rows, "x", "y")
+    kept = torch.tensor([r in learner.memory.rows_of(int(c))[:2] for r, c in zip(rows, y)])  # noqa: B905
+    expected = learner.vectors()[y] @ learner.vectors().T
+    torch.testing.assert_close(learner.scores(x)[kept], expected[kept], atol=1e-4, rtol=1e-4)
+
+
+def test_on_top_adds_up_to_three_times_the_batch_and_counts_it(
+    make: Make, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    inside, on_top = make("earl"), make("earl", preparatory_count="on-top")
+    observe(inside, dataset, 0, 40)
+    assert all(len(images) == 8 for images in passed[8:])
+    assert inside.work.images == sum(len(images) for images in passed)
+    passed.clear()
+    observe(on_top, dataset, 0, 40)
+    # from the second update on: min(4, n) classes, B/n images of each in three forms
+    assert all(len(images) == 8 + 4 * 2 * 3 for images in passed[-10:])
+    assert on_top.work.images == sum(len(images) for images in passed)
+
+
+@pytest.mark.parametrize("negative", ["rotation", "permutation", "cutmix", "noise"])
+@pytest.mark.parametrize("policy", ["greedy_balanced", "reservoir", "class_reservoir", "gdumb"])
+def test_every_transformation_and_policy_learns(
+    negative: str, policy: str, make: Make, dataset: Dataset
+) -> None:
+    learner = make("earl", negative=negative, policy=policy)
+    observe(learner, dataset, 0, 120)
+    right = learner.predict(dataset.test.images) == dataset.test.labels
+    assert float(right.float().mean()) > 0.5  # twice chance; a reservoir drops most newcomers
+
+
+def test_a_class_too_many_is_refused_and_changes_nothing(make: Make, dataset: Dataset) -> None:
+    learner = make("earl", d=2, hidden=0)  # three vectors
+    x = dataset.train.images[:4]
+    learner.observe(x[:2], torch.tensor([5, 9]))
+    before = digest(learner.state_dict())
+    with pytest.raises(ClassCapacityError, match="class 8 is new, but all 3"):
+        learner.observe(x[:2], torch.tensor([7, 8]))
+    assert digest(learner.state_dict()) == before
+    learner.observe(x[2:3], torch.tensor([7]))  # the third still fits; nothing is left to prepare
+    learner.observe(x[:3], torch.tensor([5, 9, 7]))
+    assert set(learner.predict(x).tolist()) <= {5, 7, 9}
+    assert torch.isfinite(learner.scores(x)).all()
+
+
+def test_an_answer_may_have_a_negative_cosine(make: Make, dataset: Dataset) -> None:
+    learner = make("vanilla-etf", d=2, hidden=0)
+    assert isinstance(learner, EARL)
+    x = dataset.train.images
+    learner.observe(x[:1], torch.tensor([0]))
+    assert learner.predict(x[:20]).tolist() == [0] * 20
+    assert float(learner.scores(x).min()) < float(learner.scores(x).max())
+
+
+def test_a_label_does_not_influence_the_answer_about_its_own_sample(
+    make: Make, dataset: Dataset
+) -> None:
+    """AOA asks before it learns: another label for the sample in question changes no answer."""
+    for name in ("earl", "er"):
+        answers = []
+        for label in (1, 2):
+            learner = make(name)
+            observe(learner, dataset, 0, 20)
+            x = dataset.train.images[77:78]
+            answers.append(learner.predict(x))
+            learner.observe(x, torch.tensor([label]))
+        assert torch.equal(*answers)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"k": 0}, InvalidSetting),
+        ({"tau": 0.0}, InvalidSetting),
+        ({"lam": -1.0}, InvalidSetting),
+        ({"d": 0}, InvalidSetting),
+        ({"hidden": -1}, InvalidSetting),
+        ({"pairs_per_class": 0}, InvalidSetting),
+        ({"negative": "rotated"}, UnknownName),
+        ({"policy": "balanced"}, UnknownName),
+        ({"residual_source": "training"}, UnknownName),
+        ({"memory_size": 0}, InvalidSetting),
+        ({"iterations": float("nan")}, InvalidSetting),
+        ({"lr": 0.0}, InvalidSetting),
+    ],
+)
+def test_impossible_settings_are_refused(
+    given: dict[str, object], error: type[Exception], make: Make
+) -> None:
+    with pytest.raises(error):
+        make("earl", **given)
+
+
+def test_any_module_can_be_the_backbone(dataset: Dataset, make: Make) -> None:
+    setting = make("er").setting
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(192, 24), nn.BatchNorm1d(24), nn.ReLU())
+    learner = EARL(backbone, setting, d=7, hidden=0)
+    observe(learner, dataset, 0, 10)  # a first batch of one sample does not trouble batch norm
+    assert learner.features(dataset.test.images[:3]).shape == (3, 7)
+    with pytest.raises(InvalidSetting, match="global pooling"):
+        EARL(nn.Conv2d(3, 4, 3), setting)

@@ -1,0 +1,361 @@
+"""Preparatory data: a mapping that keeps off seen classes, and images that carry its targets."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from earl.learner import Classes
+from earl.memory import Memory, greedy_balanced
+from earl.preparatory import PreparatoryData, all_forms, one_form_each, others
+from earl.randomness import Randomness
+from earl.transforms import NEGATIVES, Negative
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def mapping(K, seed=0, negative=NEGATIVES["rotation"]):
+    return PreparatoryData(K, negative, Randomness(seed))
+
+
+def assert_keeps_off_classes(prepare, n):
+    """Check that all targets exist and none of the n seen classes is one."""
+    assert prepare.m.shape == (n, 3)
+    assert prepare.m.dtype == torch.int64
+    assert bool((prepare.m >= n).all()) and bool((prepare.m < prepare.K).all())
+
+
+def looks_uniform(counts):
+    """Whether equally likely outcomes were counted: chi-square within 5 s.d. of its mean."""
+    counts = np.asarray(counts, dtype=float)
+    expected = counts.sum() / counts.size
+    assert expected >= 5, "too few draws to tell"
+    freedom = counts.size - 1
+    return ((counts - expected) ** 2 / expected).sum() <= freedom + 5 * (2 * freedom) ** 0.5
+
+
+# ---- the mapping m
+
+
+def test_no_target_is_a_seen_class_over_1000_classes_in_random_order():
+    prepare, classes = mapping(4097), Classes()
+    ids = torch.randperm(1000, generator=generator())
+    for i, c in enumerate(ids.split(1)):
+        known = ids[torch.randint(i + 1, (1,), generator=generator(i))]  # comes once more
+        classes.index(torch.cat((c, known)))
+        prepare.assign(len(classes))
+        before = prepare.m.clone()
+        prepare.assign(len(classes))
+        assert torch.equal(prepare.m, before)
+        assert_keeps_off_classes(prepare, i + 1)
+        assert len(prepare.m.unique()) == 3 * (i + 1)  # injective: 4 n <= 4097
+
+
+def test_targets_are_shared_only_when_they_have_to_be():
+    K = 4097
+    prepare = mapping(K)
+    prepare.assign(K // 4)
+    assert len(prepare.m.unique()) == 3 * (K // 4)  # 4 n <= K: injective to the last
+    for n in range(K // 4 + 1, K // 4 + 60):
+        prepare.assign(n)
+        assert_keeps_off_classes(prepare, n)
+        assert len(prepare.m.unique()) == K - n < 3 * n  # every vector without a class is in use
+
+
+@settings(max_examples=60, deadline=None)
+@given(K=st.integers(2, 40), seed=st.integers(0, 99), data=st.data())
+def test_the_mapping_is_legal_after_every_new_class(K, seed, data):
+    prepare = mapping(K, seed)
+    n = 0
+    while n < K - 1:
+        before = prepare.m.clone()
+        n = data.draw(st.integers(n + 1, min(n + 4, K - 1)))
+        prepare.assign(n)
+        assert prepare.active
+        assert_keeps_off_classes(prepare, n)
+        if 4 * n <= K:
+            assert len(prepare.m.unique()) == 3 * n
+        else:
+            assert len(prepare.m.unique()) <= K - n
+        untouched = before >= n  # entries change only when a class takes their vector
+        assert torch.equal(prepare.m[: len(before)][untouched], before[untouched])
+
+
+@settings(max_examples=30, deadline=None)
+@given(K=st.integers(2, 30), seed=st.integers(0, 9), data=st.data())
+def test_classes_that_come_together_are_mapped_as_if_one_by_one(K, seed, data):
+    n = data.draw(st.integers(1, K - 1))
+    together, apart = mapping(K, seed), mapping(K, seed)
+    together.assign(n)
+    for known in range(1, n + 1):
+        apart.assign(known)
+    assert torch.equal(together.m, apart.m)
+
+
+def test_preparatory_targets_are_taken_from_the_back():
+    prepare = mapping(100)
+    prepare.assign(5)
+    assert sorted(prepare.m.flatten().tolist()) == list(range(85, 100))
+
+
+def test_a_target_that_becomes_a_class_is_mapped_again():
+    prepare = mapping(9)
+    prepare.assign(2)
+    assert sorted(prepare.m.flatten().tolist()) == [3, 4, 5, 6, 7, 8]  # all that is left
+    prepare.assign(3)  # takes 2, which is free; its own targets have to be shared
+    shared = prepare.m.clone()
+    assert set(shared[2].tolist()) <= {3, 4, 5, 6, 7, 8}
+    assert sorted(shared[:2].flatten().tolist()) == [3, 4, 5, 6, 7, 8]
+    prepare.assign(4)  # takes 3, which is in use
+    lent = shared == 3
+    assert lent.any()
+    assert bool((prepare.m[:3][lent] >= 4).all())
+    assert torch.equal(prepare.m[:3][~lent], shared[~lent])
+
+
+def test_a_vector_is_shared_uniformly_among_those_left():
+    counts = np.zeros(9)
+    for seed in range(300):
+        prepare = mapping(9, seed)
+        prepare.assign(3)
+        np.add.at(counts, prepare.m[2].numpy(), 1)
+    assert counts[:3].sum() == 0 and looks_uniform(counts[3:])
+
+
+def test_a_target_is_mapped_again_uniformly_to_those_left():
+    counts = np.zeros(9)
+    for seed in range(600):
+        prepare = mapping(9, seed)
+        prepare.assign(3)
+        lent = prepare.m == 3
+        prepare.assign(4)
+        first = prepare.m[:3][lent][0]
+        counts[int(first)] += 1
+    assert counts[:4].sum() == 0 and looks_uniform(counts[4:])
+
+
+def test_preparation_is_active_while_a_vector_is_left():
+    prepare = mapping(9)
+    assert not prepare.active  # no class, nothing to transform
+    for n in range(1, 9):
+        prepare.assign(n)
+        assert prepare.active
+    assert bool((prepare.m == 8).all())  # the last one serves all
+    prepare.assign(9)
+    assert not prepare.active
+
+
+def test_the_smallest_frames_have_one_vector_for_all_targets_or_none():
+    prepare = mapping(2)  # d = 1: two vectors
+    prepare.assign(1)
+    assert prepare.active and prepare.m.tolist() == [[1, 1, 1]]
+    prepare.assign(2)
+    assert not prepare.active
+
+
+def test_the_mapping_depends_on_the_seed_alone():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    one, same, other = mapping(30, 1), mapping(30, 1), mapping(30, 2)
+    for prepare in (one, same, other):
+        prepare.assign(25)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(one.m, same.m) and not torch.equal(one.m, other.m)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 8, 9])
+def test_a_loaded_mapping_continues_identically(n):
+    old, new = mapping(9, 3), mapping(9, 3)
+    old.assign(n)
+    new.load_state_dict(old.state_dict())
+    for prepare in (old, new):
+        prepare.assign(9)
+    assert torch.equal(old.m, new.m)
+
+
+# ---- the data
+
+
+def images(labels):
+    """Return images whose pixels tell their place in the stream: 4 x 4, no two rows alike."""
+    base = torch.arange(16).view(1, 1, 4, 4)
+    return (base + 16 * torch.arange(len(labels)).view(-1, 1, 1, 1)).byte()
+
+
+def remembering(labels):
+    memory = Memory(len(labels), greedy_balanced)
+    memory.add(generator(), x=images(labels), y=torch.tensor(labels))
+    return memory
+
+
+def plain(x, generator):
+    return x.float()
+
+
+class Spy:
+    """A negative transformation that remembers what it was given."""
+
+    def __call__(self, x, g, partner, generator):
+        self.x, self.g, self.partner = x, g, partner
+        return -x
+
+
+def test_every_image_gets_the_target_of_its_class_and_form():
+    labels = [0, 1, 2, 0, 1, 2]
+    memory, spy = remembering(labels), Spy()
+    prepare = mapping(50, negative=Negative(spy))
+    prepare.assign(3)
+    classes = torch.tensor([2, 0, 2, 1])
+    forms = torch.tensor([[0, 2], [1, 1], [2, 0], [1, 0]])
+    X_p, Y_p = prepare.make(memory, classes, forms, plain, generator())
+    expected = [int(prepare.m[c, g]) for c, gs in zip(classes, forms, strict=True) for g in gs]
+    assert Y_p.tolist() == expected
+    assert torch.equal(X_p, -spy.x) and X_p.shape == (8, 1, 4, 4)
+    assert spy.g.tolist() == forms.flatten().tolist() and spy.partner is None
+    for i, x in enumerate(spy.x):
+        row = int(x[0, 0, 0]) // 16
+        assert torch.equal(x, images(labels)[row].float())
+        assert labels[row] == int(classes[i // 2])
+    assert torch.equal(spy.x[0::2], spy.x[1::2])  # the forms of one image are of one image
+
+
+def test_images_are_augmented_once_and_transformed_afterwards():
+    memory, spy = remembering([0, 1]), Spy()
+    prepare = mapping(50, negative=Negative(spy))
+    prepare.assign(2)
+    sizes = []
+
+    def brighter(x, generator):
+        sizes.append(len(x))
+        return x.float() + 1000
+
+    classes, forms = torch.tensor([0, 1, 1]), torch.arange(3).expand(3, 3)
+    X_p, _ = prepare.make(memory, classes, forms, brighter, generator())
+    assert sizes == [3]
+    assert bool((spy.x >= 1000).all()) and bool((X_p <= -1000).all())
+
+
+def test_rotations_turn_the_image_of_the_class_by_their_number_of_quarters():
+    labels = [0, 1, 1, 0]
+    memory, prepare = remembering(labels), mapping(50)
+    prepare.assign(2)
+    classes, forms = torch.tensor([1, 0]), torch.arange(3).expand(2, 3)
+    X_p, Y_p = prepare.make(memory, classes, forms, plain, generator(4))
+    assert Y_p.tolist() == prepare.m[[1, 0]].flatten().tolist()
+    for i, c in enumerate(classes.tolist()):
+        turned_back = [X_p[3 * i + g].rot90(-(g + 1), (1, 2)) for g in range(3)]
+        assert all(torch.equal(x, turned_back[0]) for x in turned_back)
+        row = int(turned_back[0][0, 0, 0]) // 16
+        assert labels[row] == c and torch.equal(turned_back[0], images(labels)[row].float())
+
+
+def test_the_image_is_drawn_uniformly_within_its_class():
+    memory, spy = remembering([0, 0, 0, 1]), Spy()
+    prepare = mapping(50, negative=Negative(spy))
+    prepare.assign(2)
+    n = 600
+    prepare.make(memory, torch.zeros(n).long(), torch.zeros(n, 1).long(), plain, generator())
+    rows = (spy.x[:, 0, 0, 0] // 16).long().bincount(minlength=4)
+    assert rows[3] == 0 and looks_uniform(rows[:3].numpy())
+
+
+def test_the_partner_of_a_mixture_is_of_another_class():
+    labels = [0, 1, 2, 0, 1, 2]
+    memory, spy = remembering(labels), Spy()
+    prepare = mapping(50, negative=Negative(spy, needs_partner=True))
+    prepare.assign(3)
+    classes = torch.tensor([0, 1, 2] * 20)
+    prepare.make(memory, classes, torch.arange(3).expand(60, 3), plain, generator())
+    assert spy.partner.shape == spy.x.shape
+    own = (spy.x[:, 0, 0, 0] // 16).long()
+    partner = (spy.partner[:, 0, 0, 0] // 16).long()
+    y = torch.tensor(labels)
+    assert y[own].tolist() == classes.repeat_interleave(3).tolist()
+    assert bool((y[own] != y[partner]).all())
+
+
+def test_cutmix_mixes_pixels_of_the_image_and_its_partner_in_place():
+    labels = [0, 1]
+    memory, prepare = remembering(labels), mapping(50, negative=NEGATIVES["cutmix"])
+    prepare.assign(2)
+    X_p, _ = prepare.make(memory, torch.tensor([0]), torch.arange(3)[None], plain, generator(2))
+    a, b = images(labels).float()
+    for x in X_p:
+        assert bool(((x == a) | (x == b)).all())
+        assert bool((x == a).any()) and bool((x == b).any())
+
+
+def test_the_only_class_is_its_own_partner():
+    memory, spy = remembering([0, 0]), Spy()
+    prepare = mapping(50, negative=Negative(spy, needs_partner=True))
+    prepare.assign(1)
+    X_p, Y_p = prepare.make(memory, torch.tensor([0]), torch.tensor([[1]]), plain, generator())
+    assert spy.partner.shape == X_p.shape == (1, 1, 4, 4)
+    assert Y_p.tolist() == [int(prepare.m[0, 1])]
+
+
+def test_another_class_is_drawn_uniformly_from_those_with_images():
+    memory = Memory(4, greedy_balanced)
+    memory.add(generator(), y=torch.tensor([0, 2, 3, 5]))  # classes 1 and 4 have no image
+    for c in (0, 2, 3, 5):
+        drawn = others(memory, torch.full((900,), c), generator(c))
+        counts = drawn.bincount(minlength=6)
+        assert set(drawn.tolist()) == {0, 2, 3, 5} - {c}
+        assert looks_uniform(counts[counts > 0].numpy())
+
+
+# ---- how many, and which
+
+
+def one_of_each(n):
+    memory = Memory(n, greedy_balanced)
+    memory.add(generator(), y=torch.arange(n))
+    return memory
+
+
+def test_one_form_each_draws_classes_and_forms_uniformly():
+    memory = Memory(9, greedy_balanced)  # unequal classes, one of them empty
+    memory.add(generator(), y=torch.tensor([0, 0, 0, 0, 0, 2, 2, 3, 3]))
+    classes, forms = one_form_each(memory, 1800, generator(1))
+    assert classes.shape == (1800,) and forms.shape == (1800, 1)
+    counts = (3 * classes + forms[:, 0]).bincount(minlength=12).view(4, 3)
+    assert int(counts[1].sum()) == 0
+    assert looks_uniform(counts[[0, 2, 3]].numpy())
+
+
+PUBLISHED = {  # expected preparatory images per step, by batch size and number of classes
+    16: {1: 48, 2: 48, 4: 48, 6: 36, 10: 24},
+    32: {1: 96, 2: 96, 4: 96, 6: 60, 10: 36, 20: 24, 50: 12, 100: 7.7, 200: 3.8},
+    256: {1: 768, 2: 768, 4: 768, 6: 516, 10: 312, 20: 156, 50: 60, 100: 36, 200: 12, 1000: 6.1},
+}
+
+
+@pytest.mark.parametrize(
+    ("batch", "n", "expected"),
+    [(batch, n, count) for batch, row in PUBLISHED.items() for n, count in row.items()],
+)
+def test_all_forms_makes_the_published_number_of_images(batch, n, expected):
+    memory, g = one_of_each(n), generator(batch + n)
+    drawn = [all_forms(memory, batch, g)[1].numel() for _ in range(1000 if expected < 12 else 20)]
+    if expected >= 12:
+        assert set(drawn) == {expected}
+    else:  # all or nothing, 12 images with probability 2 batch / n
+        assert set(drawn) == {0, 12}
+        error = 12 * (0.25 / len(drawn)) ** 0.5
+        assert abs(np.mean(drawn) - 24 * batch / n) < 3 * error
+        assert 24 * batch / n == pytest.approx(expected, abs=0.05)
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 9])
+def test_all_forms_draws_up_to_four_classes_alike_in_every_form(n):
+    memory, g, times = one_of_each(n), generator(), np.zeros(n)
+    for _ in range(200):
+        classes, forms = all_forms(memory, 12, g)
+        assert forms.tolist() == [[0, 1, 2]] * len(classes)
+        chosen, each = classes.unique(return_counts=True)
+        assert len(chosen) == min(4, n) and len(each.unique()) == 1
+        times[chosen.tolist()] += 1
+    assert looks_uniform(times)

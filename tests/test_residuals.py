@@ -1,0 +1,352 @@
+"""Residual correction against a triple loop, the rings of features against plain queues."""
+
+import math
+from collections import deque
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from earl.etf import SimplexETF
+from earl.learner import Classes, Learner, Setting
+from earl.residuals import ResidualMemory, correct
+
+close = torch.testing.assert_close
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def unit(n, d, seed=0, dtype=torch.float64):
+    """Return n random directions."""
+    return F.normalize(torch.randn(n, d, generator=generator(seed), dtype=dtype), dim=1)
+
+
+def problem(B, N, n, d, seed=0, dtype=torch.float64):
+    """Return queries, stored features, their classes and the class vectors."""
+    y = torch.randint(n, (N,), generator=generator(seed + 1))
+    W = SimplexETF(d, 0).vectors(torch.arange(n)).to(dtype)
+    return unit(B, d, seed + 2, dtype), unit(N, d, seed + 3, dtype), y, W
+
+
+def naive(f_hat, h_hat, y, W, k, tau):
+    """Eq. (5) and (6) with plain numbers: sort, weigh, add up."""
+    result = []
+    for f in f_hat.tolist():
+        stored = [(math.dist(f, h), i) for i, h in enumerate(h_hat.tolist())]
+        near = sorted(stored)[:k]
+        weights = [math.exp(-distance / tau) for distance, _ in near]
+        corrected = list(f)
+        for weight, (_, i) in zip(weights, near, strict=True):
+            for c in range(len(f)):
+                residual = float(W[y[i], c] - h_hat[i, c])
+                corrected[c] += weight / sum(weights) * residual
+        result.append(corrected)
+    return torch.tensor(result, dtype=f_hat.dtype)
+
+
+# ---- correction
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    B=st.integers(1, 5),
+    N=st.integers(1, 12),
+    d=st.integers(2, 9),
+    k=st.integers(1, 15),
+    tau=st.floats(0.05, 10),
+    seed=st.integers(0, 999),
+    data=st.data(),
+)
+def test_correction_equals_a_triple_loop(B, N, d, k, tau, seed, data):
+    n = data.draw(st.integers(1, d + 1))
+    f_hat, h_hat, y, W = problem(B, N, n, d, seed)
+    result = correct(f_hat, h_hat, y, W, k=k, tau=tau)
+    close(result, naive(f_hat, h_hat, y, W, k, tau), atol=1e-9, rtol=0)
+
+
+def test_correction_equals_gathering_the_residuals_of_the_neighbours():
+    f_hat, h_hat, y, W = problem(20, 60, 8, 32, dtype=torch.float32)
+    distance, nearest = torch.cdist(f_hat, h_hat).topk(15, largest=False)
+    s = torch.softmax(-distance / 0.9, dim=1)
+    residuals = (W[y] - h_hat)[nearest]  # (B, k, d)
+    expected = f_hat + (s[..., None] * residuals).sum(dim=1)
+    close(correct(f_hat, h_hat, y, W, k=15, tau=0.9), expected, atol=1e-6, rtol=0)
+
+
+def test_corrected_scores_equal_the_formula_in_score_space():
+    # z_c(f_corr) = z_c(f) + sum_j s_j (Gamma[c, y_j] - z_c(h_j)), Gamma the frame's Gram matrix
+    n, d, k, tau = 5, 12, 4, 0.9
+    f_hat, h_hat, y, W = problem(6, 20, n, d)
+    distance, nearest = torch.cdist(f_hat, h_hat).topk(k, largest=False)
+    s = torch.softmax(-distance / tau, dim=1)
+    gamma = torch.full((n, n), -1 / d, dtype=torch.float64).fill_diagonal_(1)
+    shift = (gamma[y] - h_hat @ W.T)[nearest]  # (B, k, n)
+    expected = f_hat @ W.T + (s[..., None] * shift).sum(dim=1)
+    close(correct(f_hat, h_hat, y, W, k=k, tau=tau) @ W.T, expected, atol=1e-9, rtol=0)
+
+
+def test_a_stored_query_with_one_neighbour_becomes_its_class_vector():
+    _, h_hat, y, W = problem(1, 10, 6, 16, dtype=torch.float32)
+    close(correct(h_hat, h_hat, y, W, k=1, tau=0.9), W[y], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("k", [5, 6, 15, 1000])
+def test_fewer_pairs_than_neighbours_are_all_used(k):
+    f_hat, h_hat, y, W = problem(3, 5, 4, 8)
+    expected = naive(f_hat, h_hat, y, W, 5, 0.9)
+    close(correct(f_hat, h_hat, y, W, k=k, tau=0.9), expected, atol=1e-9, rtol=0)
+
+
+def test_all_pairs_at_a_high_temperature_add_the_mean_residual():
+    f_hat, h_hat, y, W = problem(4, 9, 4, 8)
+    expected = f_hat + (W[y] - h_hat).mean(dim=0)
+    close(correct(f_hat, h_hat, y, W, k=9, tau=1e9), expected, atol=1e-6, rtol=0)
+
+
+def test_at_a_low_temperature_only_the_nearest_pair_counts():
+    f_hat, h_hat, y, W = problem(4, 9, 4, 8)
+    nearest = torch.cdist(f_hat, h_hat).argmin(dim=1)
+    expected = f_hat + (W[y] - h_hat)[nearest]
+    close(correct(f_hat, h_hat, y, W, k=9, tau=1e-5), expected, atol=1e-6, rtol=0)
+
+
+def test_a_query_alone_is_corrected_as_in_a_batch():
+    f_hat, h_hat, y, W = problem(5, 20, 4, 8)
+    together = correct(f_hat, h_hat, y, W, k=3, tau=0.9)
+    for i in range(5):
+        alone = correct(f_hat[i : i + 1], h_hat, y, W, k=3, tau=0.9)
+        assert alone.shape == (1, 8)
+        close(alone[0], together[i], atol=1e-12, rtol=0)
+
+
+def test_without_pairs_nothing_is_corrected():
+    f_hat, _, _, W = problem(3, 1, 4, 8)
+    nothing, none = torch.empty(0, 8, dtype=torch.float64), torch.empty(0, dtype=torch.int64)
+    assert torch.equal(correct(f_hat, nothing, none, W, k=15, tau=0.9), f_hat)
+
+
+def test_correction_vanishes_as_features_reach_their_targets():
+    f_hat, _, y, W = problem(4, 9, 4, 8)
+    close(correct(f_hat, W[y], y, W, k=5, tau=0.9), f_hat, atol=1e-12, rtol=0)
+
+
+def test_correction_changes_none_of_its_inputs():
+    given_tensors = problem(4, 9, 4, 8)
+    before = [t.clone() for t in given_tensors]
+    correct(*given_tensors, k=5, tau=0.9)
+    assert all(torch.equal(a, b) for a, b in zip(given_tensors, before, strict=True))
+
+
+def test_correction_makes_no_tensor_of_a_residual_per_query_and_neighbour():
+    class Largest(TorchDispatchMode):
+        numel = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            sizes = [t.numel() for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
+            self.numel = max([self.numel, *sizes])
+            return out
+
+    B, N, d, k = 64, 100, 256, 15
+    given_tensors = problem(B, N, 10, d, dtype=torch.float32)
+    with Largest() as largest:
+        correct(*given_tensors, k=k, tau=0.9)
+    assert largest.numel <= max(B * N, B * d, N * d) < B * k * d
+
+
+# ---- prediction
+
+
+class Corrected(Learner):
+    """Images carry features in their bytes; answers are corrected by the given pairs."""
+
+    def __init__(self, f_hat, h_hat, y, W):
+        self.f_hat, self.pairs, self.W = f_hat, (h_hat, y), W
+        self.setting = Setting(image_shape=(1, 1, 1), view=lambda x: x, augment=lambda x, g: x)
+        self.classes = Classes()
+        self.classes.index(torch.arange(len(W)))
+
+    def observe(self, x, y):
+        raise NotImplementedError
+
+    def scores(self, x):
+        f_hat = self.f_hat[x.flatten().long()]
+        return correct(f_hat, *self.pairs, self.W, k=3, tau=0.9) @ self.W.T
+
+    def parts(self):
+        return {}
+
+
+def test_a_feature_with_no_positive_cosine_can_still_be_right():
+    d, n = 9, 4
+    W = SimplexETF(d, 0).vectors(torch.arange(n))
+    away = SimplexETF(d, 0).vectors(torch.tensor([9]))[0]  # cosine -1/9 with every class
+    wanted = 2
+    f_hat = F.normalize(away + 0.05 * W[wanted], dim=0)[None]
+    learner = Corrected(f_hat, W, torch.arange(n), W)  # pairs without residuals
+    x = torch.zeros(1, 1, 1, 1, dtype=torch.uint8)
+    assert bool((learner.scores(x) < 0).all())
+    assert learner.predict(x).tolist() == [wanted]
+
+
+# ---- rings
+
+
+def tagged(first, count, d=2):
+    """Return features that can be told apart: the i-th holds the number first + i."""
+    return torch.arange(first, first + count).float()[:, None].expand(-1, d)
+
+
+def stored(memory):
+    """Return the tags held per class, sorted."""
+    h, y = memory.pairs()
+    assert len(h) == len(y) == len(memory)
+    held = {}
+    for tag, c in zip(h[:, 0].tolist(), y.tolist(), strict=True):
+        held.setdefault(c, []).append(int(tag))
+    return {c: sorted(tags) for c, tags in held.items()}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    per_class=st.integers(1, 4),
+    pushes=st.lists(st.lists(st.integers(0, 5), max_size=12), max_size=12),
+)
+def test_rings_hold_what_queues_hold(per_class, pushes):
+    memory, queues, tag = ResidualMemory(per_class, 2), {}, 0
+    for labels in pushes:
+        n = max([len(queues), *(c + 1 for c in labels)])
+        memory.extend(n)
+        for c in range(n):
+            queues.setdefault(c, deque(maxlen=per_class))
+        memory.push(tagged(tag, len(labels)), torch.tensor(labels, dtype=torch.int64))
+        for c in labels:
+            queues[c].append(tag)
+            tag += 1
+        assert stored(memory) == {c: sorted(q) for c, q in queues.items() if q}
+
+
+def test_more_of_one_class_than_fit_leaves_the_newest():
+    memory = ResidualMemory(3, 2)
+    memory.extend(2)
+    memory.push(tagged(0, 2), torch.tensor([0, 0]))
+    memory.push(tagged(2, 9), torch.tensor([0, 1, 0, 0, 0, 1, 0, 0, 0]))
+    assert stored(memory) == {0: [8, 9, 10], 1: [3, 7]}
+
+
+def test_full_rings_hold_ten_per_class():
+    memory, n = ResidualMemory(10, 4), 7
+    memory.extend(n)
+    y = torch.arange(n).repeat(15)[torch.randperm(15 * n, generator=generator())]
+    for i, part in enumerate(y.split(16)):
+        memory.push(tagged(16 * i, len(part), 4), part)
+        _, held = memory.pairs()
+        assert int(held.bincount().max()) <= 10
+    h, y = memory.pairs()
+    assert h.shape == (10 * n, 4) and y.bincount().tolist() == [10] * n
+    assert len(memory) == 10 * n
+
+
+def test_an_empty_store_has_no_pairs():
+    memory = ResidualMemory(10, 4)
+    for n in (0, 3):
+        memory.extend(n)
+        h, y = memory.pairs()
+        assert h.shape == (0, 4) and y.shape == (0,) and y.dtype == torch.int64
+        assert len(memory) == 0
+
+
+def test_features_are_stored_beside_their_class():
+    memory = ResidualMemory(5, 3)
+    memory.extend(3)
+    f_hat, y = unit(9, 3, dtype=torch.float32), torch.tensor([2, 0, 2, 1, 1, 0, 2, 0, 2])
+    memory.push(f_hat, y)
+    h, held = memory.pairs()
+    for feature, c in zip(h, held, strict=True):
+        (place,) = (f_hat == feature).all(dim=1).nonzero().flatten().tolist()
+        assert y[place] == c
+
+
+def test_the_caller_may_reuse_its_features():
+    memory = ResidualMemory(2, 2)
+    memory.extend(1)
+    f_hat = tagged(5, 2).clone()
+    memory.push(f_hat, torch.tensor([0, 0]))
+    f_hat.fill_(-1)
+    assert stored(memory) == {0: [5, 6]}
+
+
+def test_extending_keeps_what_is_stored():
+    memory = ResidualMemory(3, 2)
+    memory.extend(2)
+    memory.push(tagged(0, 5), torch.tensor([0, 1, 0, 0, 0]))
+    before = stored(memory)
+    for n in (2, 1, 3, 40, 41):
+        memory.extend(n)
+        assert stored(memory) == before
+    memory.push(tagged(9, 1), torch.tensor([40]))
+    assert stored(memory) == {**before, 40: [9]}
+
+
+def test_rings_take_about_the_bytes_of_their_features():
+    memory = ResidualMemory(10, 16)
+    for n in range(1, 101):
+        memory.extend(n)
+        assert 4 * 16 * 10 * n <= memory.nbytes() <= 4 * 16 * 10 * (n * 9 / 8 + 1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    per_class=st.integers(1, 4),
+    before=st.lists(st.integers(0, 4), max_size=20),
+    after=st.lists(st.integers(0, 6), max_size=20),
+)
+@example(per_class=2, before=[0, 0, 0], after=[0])
+def test_loaded_rings_continue_identically(per_class, before, after):
+    old, new = ResidualMemory(per_class, 2), ResidualMemory(per_class, 2)
+    old.extend(5)
+    old.push(tagged(0, len(before)), torch.tensor(before, dtype=torch.int64))
+    new.load_state_dict(old.state_dict())
+    assert torch.equal(old.pairs()[0], new.pairs()[0])
+    for memory in (old, new):
+        memory.extend(7)
+        memory.push(tagged(100, len(after)), torch.tensor(after, dtype=torch.int64))
+    for a, b in zip(old.pairs(), new.pairs(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_loaded_rings_share_nothing_with_the_state_they_came_from():
+    old, new = ResidualMemory(2, 2), ResidualMemory(2, 2)
+    old.extend(1)
+    old.push(tagged(0, 2), torch.tensor([0, 0]))
+    new.load_state_dict(old.state_dict())
+    new.push(tagged(5, 2), torch.tensor([0, 0]))
+    assert stored(old) == {0: [0, 1]} and stored(new) == {0: [5, 6]}
+
+
+def test_only_real_samples_are_stored(make, dataset):
+    learner = make("earl", batch_size=8)
+    pushed = []
+    push = learner.residuals.push
+
+    def remembered(f_hat, y):
+        pushed.append((f_hat, y))
+        push(f_hat, y)
+
+    learner.residuals.push = remembered
+    real = 8 - 8 // 2  # half of each batch is preparatory
+    for i in torch.randperm(len(dataset.train), generator=generator())[:24].split(1):
+        learner.observe(dataset.train.images[i], dataset.train.labels[i])
+        f_hat, y = pushed[-1]
+        assert len(f_hat) == len(y) == min(real, len(learner.memory))
+        assert int(y.max()) < len(learner.classes) and not f_hat.requires_grad
+    assert len(pushed) == 24
+    h, y = learner.residuals.pairs()
+    assert int(y.bincount().max()) <= 10
+    close(h.norm(dim=1), torch.ones(len(h)))

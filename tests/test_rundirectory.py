@@ -1,0 +1,302 @@
+"""Runs as files: stopped, killed, damaged, asked for twice – and the same result each time."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from earl.errors import DataNotFound, DirectoryInUse, EarlError, RunConflict, SnapshotError
+from earl.experiment import Experiment
+from earl.history import read_history
+from earl.rundirectory import RunDirectory
+from earl.snapshot import digest, read_newest
+
+SHAPES = {"dataset": "shapes", "stream": "gaussian"}
+KILLS = 20
+
+
+def experiment(method: str = "earl", **given: object) -> Experiment:
+    return Experiment(method=method, **(SHAPES | given))
+
+
+def finish(run: RunDirectory, **given: object) -> RunDirectory:
+    for _ in run.run(**({"device": "cpu", "threads": 1} | given)):
+        pass
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A run that nobody disturbed."""
+    return finish(RunDirectory(tmp_path_factory.mktemp("whole") / "run", experiment()))
+
+
+def assert_same(run: RunDirectory, whole: RunDirectory) -> None:
+    """The histories have the same bytes; the learners the same state and the same scores."""
+    name = "history.jsonl"
+    assert (run.path / name).read_bytes() == (whole.path / name).read_bytes()
+    one, other = read_newest(run.path / "snapshots"), read_newest(whole.path / "snapshots")
+    assert one is not None and other is not None
+    assert one.step == other.step and digest(one.state) == digest(other.state)
+    images = whole.experiment.build().dataset.test.images[torch.arange(80)]
+    assert torch.equal(run.learner().scores(images), whole.learner().scores(images))
+    assert run.summary is not None and whole.summary is not None
+    assert run.summary["metrics"] == whole.summary["metrics"]
+
+
+def test_a_run_leaves_a_readable_record(whole: RunDirectory) -> None:
+    assert {p.name for p in whole.path.iterdir()} == {
+        "LOCK",
+        "experiment.json",
+        "history.jsonl",
+        "snapshots",
+        "summary.json",
+    }
+    record = json.loads((whole.path / "experiment.json").read_text())
+    assert record["experiment"]["method"] == "earl" and record["settings"]["k"] == 15
+    assert record["environment"]["threads"] == 1
+    history = whole.history
+    assert [e.step for e in history] == [40, 80, 120, 160]
+    assert history[-1].online_total == 160 and len(history[-1].total) == 4
+    assert whole.summary is not None
+    assert set(whole.summary["metrics"]) == {"A_AUC", "A_last", "AOA", "forgetting"}
+
+
+def test_a_run_that_has_ended_is_not_run_again(whole: RunDirectory) -> None:
+    before = {p: p.stat().st_mtime_ns for p in whole.path.rglob("*") if p.is_file()}
+    assert list(RunDirectory(whole.path, experiment()).run()) == []
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+
+
+@pytest.mark.parametrize("stops", [(1,), (40,), (41, 99), (7, 8, 9, 159, 160)])
+def test_leaving_the_loop_saves_and_the_run_goes_on_exactly(
+    stops: tuple[int, ...], whole: RunDirectory, tmp_path: Path
+) -> None:
+    for stop in stops:
+        run = RunDirectory(tmp_path, experiment())
+        moments = run.run(device="cpu", threads=1)
+        for moment in moments:
+            if moment.step == stop:
+                break
+        moments.close()
+        newest = read_newest(tmp_path / "snapshots")
+        assert newest is not None and newest.step == stop
+    assert_same(finish(RunDirectory(tmp_path)), whole)
+
+
+def test_snapshots_in_between_change_nothing(whole: RunDirectory, tmp_path: Path) -> None:
+    assert_same(finish(RunDirectory(tmp_path, experiment()), snapshot_seconds=0.0), whole)
+
+
+NURSERY = """
+import os, sys
+from pathlib import Path
+import earl.datasets.shapes, earl.methods.earl, earl.methods.er
+from earl.experiment import Experiment
+from earl.rundirectory import RunDirectory
+
+for line in sys.stdin:  # every line is a new life, born with everything imported
+    path, method = line.split()
+    child = os.fork()
+    if child == 0:
+        experiment = Experiment(method=method, dataset="shapes", stream="gaussian")
+        run = RunDirectory(Path(path), experiment)
+        for moment in run.run(device="cpu", threads=1, snapshot_seconds=0.0):
+            print(moment.step, flush=True)
+        print("end", flush=True)
+        os._exit(0)
+    print("born", child, flush=True)
+    os.waitpid(child, 0)
+    print("dead", flush=True)
+"""
+
+
+class Nursery:
+    """A process that starts runs as processes of their own, which can be killed one by one."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", NURSERY],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def start(self, path: Path, method: str) -> int:
+        """Start or go on with a run; return its process."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{path} {method}\n")
+        self.process.stdin.flush()
+        word, child = self.line().split()
+        assert word == "born"
+        return int(child)
+
+    def steps(self) -> Iterator[str]:
+        """Yield the run's steps, and "end" when it has ended, until its process is dead."""
+        while (line := self.line()) != "dead":
+            yield line
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    nursery = Nursery()
+    yield nursery
+    nursery.process.kill()
+    nursery.process.communicate()
+
+
+@pytest.mark.parametrize("method", ["earl", "er"])
+def test_killed_at_random_moments_the_run_ends_the_same(
+    method: str, nursery: Nursery, tmp_path: Path
+) -> None:
+    """SIGKILL at twenty random moments for each method, over as many runs as that takes."""
+    whole = finish(RunDirectory(tmp_path / "whole", experiment(method)))
+    dice = random.Random(method)
+    kills, runs, reached = 0, 0, []
+    while kills < KILLS:
+        path = tmp_path / f"run-{runs}"
+        runs += 1
+        while not (path / "summary.json").exists():
+            child = nursery.start(path, method)
+            patience = dice.randrange(40) if kills < KILLS else 10**6
+            last = "0"
+            for count, last in enumerate(nursery.steps()):
+                if count == patience and last != "end":
+                    time.sleep(dice.random() * 0.01)  # anywhere inside a step or a snapshot
+                    os.kill(child, signal.SIGKILL)
+                    kills += 1
+            reached.append(last)
+        assert_same(RunDirectory(path), whole)
+    print(f"kills={kills} runs={runs} identical={runs} reached={reached}")
+    assert kills == KILLS
+
+
+def test_two_processes_cannot_share_a_run(nursery: Nursery, tmp_path: Path) -> None:
+    child = nursery.start(tmp_path / "run", "er")
+    steps = nursery.steps()
+    assert next(steps) == "1"
+    with pytest.raises(DirectoryInUse, match="in use by another run"):
+        next(RunDirectory(tmp_path / "run", experiment("er")).run())
+    os.kill(child, signal.SIGKILL)
+    assert "end" not in list(steps)
+    next(RunDirectory(tmp_path / "run", experiment("er")).run())  # no cleaning up needed
+
+
+def stopped_at(path: Path, step: int) -> None:
+    moments = RunDirectory(path, experiment()).run(device="cpu", threads=1, snapshot_seconds=0.0)
+    next(moment for moment in moments if moment.step == step)
+    moments.close()
+
+
+def test_a_torn_line_and_lines_after_the_snapshot_are_repaired(
+    whole: RunDirectory, tmp_path: Path
+) -> None:
+    stopped_at(tmp_path, 90)
+    with (tmp_path / "history.jsonl").open("a") as file:
+        file.write((whole.path / "history.jsonl").read_text().splitlines()[2] + "\n" + '{"step":')
+    assert len(read_history(tmp_path / "history.jsonl")) == 3
+    assert_same(finish(RunDirectory(tmp_path)), whole)
+
+
+def test_a_damaged_snapshot_is_skipped_with_a_note(whole: RunDirectory, tmp_path: Path) -> None:
+    stopped_at(tmp_path, 90)
+    newest = max((tmp_path / "snapshots").glob("snap-*"))
+    data = bytearray((newest / "state.safetensors").read_bytes())
+    data[len(data) // 2] ^= 1
+    (newest / "state.safetensors").write_bytes(data)
+    run = finish(RunDirectory(tmp_path))
+    assert any("damaged" in note for note in run.notes)
+    assert_same(run, whole)
+
+
+def test_without_a_whole_snapshot_the_run_is_refused_not_restarted(tmp_path: Path) -> None:
+    stopped_at(tmp_path, 50)
+    for file in (tmp_path / "snapshots").glob("snap-*/state.safetensors"):
+        file.write_bytes(b"nothing")
+    with pytest.raises(SnapshotError, match="no snapshot"):
+        next(RunDirectory(tmp_path).run())
+
+
+def test_a_lost_history_is_refused(tmp_path: Path) -> None:
+    stopped_at(tmp_path, 90)
+    (tmp_path / "history.jsonl").write_text("")
+    with pytest.raises(EarlError, match="holds 0 evaluations"):
+        next(RunDirectory(tmp_path).run())
+
+
+def test_another_experiment_in_the_same_directory_is_refused(whole: RunDirectory) -> None:
+    with pytest.raises(RunConflict, match="k = 15, not 3"):
+        RunDirectory(whole.path, experiment(settings={"k": 3}))
+    with pytest.raises(RunConflict, match="seed = 1, not 2"):
+        RunDirectory(whole.path, experiment(seed=2))
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataNotFound, match="holds no run"):
+        RunDirectory(tmp_path)
+    (tmp_path / "experiment.json").write_text("{}")
+    with pytest.raises(EarlError, match="not the record of a run"):
+        RunDirectory(tmp_path)
+    (tmp_path / "experiment.json").write_text('{"format": 99}')
+    with pytest.raises(EarlError, match="format 99"):
+        RunDirectory(tmp_path)
+
+
+def test_another_environment_is_noted(tmp_path: Path) -> None:
+    stopped_at(tmp_path, 30)
+    record = json.loads((tmp_path / "experiment.json").read_text())
+    record["environment"]["torch"] = "1.0"
+    (tmp_path / "experiment.json").write_text(json.dumps(record))
+    run = finish(RunDirectory(tmp_path))
+    assert any("torch was '1.0'" in note for note in run.notes)
+    assert run.summary is not None and run.summary["notes"] == run.notes
+
+
+def test_a_run_keeps_its_number_of_threads(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, experiment())
+    moments = run.run(device="cpu", threads=2)
+    next(moments)
+    assert torch.get_num_threads() == 2
+    moments.close()
+    assert torch.get_num_threads() == 1  # given back
+    moments = RunDirectory(tmp_path).run(threads=1)
+    next(moments)
+    assert torch.get_num_threads() == 2
+    moments.close()
+
+
+def test_other_seeds_give_other_streams_and_other_networks(tmp_path: Path) -> None:
+    one, two = (experiment(seed=seed).build() for seed in (1, 2))
+    assert not torch.equal(one.stream.schedule.order, two.stream.schedule.order)
+    first = [next(iter(b.learner.f.parameters())) for b in (one, two)]  # type: ignore[attr-defined]
+    assert not torch.equal(*first)
+
+
+def test_the_same_experiment_in_new_processes_gives_the_same_bytes(tmp_path: Path) -> None:
+    """Hash seeds, snapshots and probes of other objects are no inputs of a run."""
+    script = (
+        "import sys; from pathlib import Path; from earl import Experiment, RunDirectory\n"
+        "run = RunDirectory(Path(sys.argv[1]), "
+        "Experiment(method='earl', dataset='shapes', stream='disjoint'))\n"
+        "for _ in run.run(threads=1, snapshot_seconds=float(sys.argv[2])): pass"
+    )
+    for place, hash_seed, seconds in (("a", "0", "0"), ("b", "random", "99")):
+        subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path / place), seconds],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            check=True,
+        )
+    assert_same(RunDirectory(tmp_path / "a"), RunDirectory(tmp_path / "b"))
