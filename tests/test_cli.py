@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from earl.cli import main
 from earl.history import read_history
 from earl.rundirectory import RunDirectory
 
@@ -70,14 +71,23 @@ def test_probes_are_recorded(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_word_is_one_line_that_helps(
-    words: list[str], code: int, message: str, tmp_path: Path
+    words: list[str],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    done = earl(*words, cwd=tmp_path)
-    assert done.returncode == code, done.stderr
-    assert message in done.stderr and done.stdout == ""
-    assert "Traceback" not in done.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["earl", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, said = capsys.readouterr()
+    assert end.value.code == code, said
+    assert message in said and out == ""
+    assert "Traceback" not in said
     if code == 1:
-        assert done.stderr.count("\n") == 1 and done.stderr.startswith("earl: ")
+        assert said.count("\n") == 1 and said.startswith("earl: ")
 
 
 def test_list_names_everything(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from earl.catalogue import METHODS
 from earl.datasets.dataset import Dataset
 from earl.errors import EarlError, InvalidInput
 from earl.learner import UNKNOWN, Learner
-from earl.snapshot import digest, read_newest, write_snapshot
+from earl.snapshot import read_newest, write_snapshot
+from earl.state import digest
 
 DOCS = Path(__file__).parent.parent / "docs" / "methods"
 Make = Callable[..., Learner]

@@ -9,7 +9,8 @@ SOURCE = Path(earl.__file__).parent
 
 # From the bottom up. A module may import from its own layer and from those below it.
 LAYERS = [
-    {"earl", "errors", "registry", "catalogue", "recipes", "durable", "randomness", "images"},
+    {"earl", "errors", "registry", "catalogue", "recipes"},
+    {"durable", "randomness", "images", "state"},
     {"randaugment", "transforms", "networks", "etf", "losses", "collapse"},
     {"memory", "preparatory", "residuals", "quantizer", "learner", "datasets", "snapshot"},
     {"methods", "streams"},

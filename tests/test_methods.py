@@ -15,7 +15,7 @@ from earl.learner import Learner
 from earl.methods.earl import EARL
 from earl.methods.er import ER
 from earl.networks import train_forward
-from earl.snapshot import digest
+from earl.state import digest
 from earl.transforms import View
 
 Make = Callable[..., Learner]

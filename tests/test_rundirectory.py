@@ -17,7 +17,8 @@ from earl.errors import DataNotFound, DirectoryInUse, EarlError, RunConflict, Sn
 from earl.experiment import Experiment
 from earl.history import read_history
 from earl.rundirectory import RunDirectory
-from earl.snapshot import digest, read_newest
+from earl.snapshot import read_newest
+from earl.state import digest
 
 SHAPES = {"dataset": "shapes", "stream": "gaussian"}
 KILLS = 20

@@ -36,7 +36,8 @@ from torch import nn
 
 from earl import durable, snapshot
 from earl.errors import SnapshotError
-from earl.snapshot import digest, flatten, read_newest, unflatten, write_snapshot
+from earl.snapshot import read_newest, write_snapshot
+from earl.state import digest, flatten, unflatten
 
 DTYPES = (torch.uint8, torch.int64, torch.float32, torch.float64, torch.bool, torch.bfloat16)
 DTYPES += (torch.int8, torch.int16, torch.int32, torch.float16)
@@ -1052,7 +1053,7 @@ CALLS |= {"os.system", "os.popen"}
 METHODS = {"extractall"}
 FLAGS = {("allow_pickle", True), ("shell", True), ("weights_only", False)}
 # CIFAR comes as pickles: one file reads them, with an unpickler that admits nothing but arrays.
-MAY_IMPORT_PICKLE = {"datasets/cifar.py"}
+MAY_IMPORT_PICKLE = {"datasets/cifar_pickle.py"}
 
 
 def dangers(source):

@@ -15,7 +15,7 @@ from earl.errors import EarlError
 from earl.etf import SimplexETF
 from earl.experiment import Experiment, best_device
 from earl.rundirectory import RunDirectory
-from earl.snapshot import digest
+from earl.state import digest
 
 LEAST_FREE = 2e9  # bytes of disk for runs and their snapshots
 

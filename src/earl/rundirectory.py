@@ -19,13 +19,18 @@ import torch
 
 import earl
 from earl.catalogue import METRICS
+from earl.data import facts
+from earl.datasets.dataset import Dataset
+from earl.datasets.source import Progress, silent
 from earl.durable import lock_directory, replace_text
 from earl.errors import DataNotFound, EarlError, RunConflict
 from earl.experiment import Built, Experiment, best_device
 from earl.history import Evaluation, lines_of, read_history, to_line
 from earl.learner import Learner
+from earl.places import Places
 from earl.run import Moment, learn_online
-from earl.snapshot import Json, Snapshot, read_newest, write_snapshot
+from earl.snapshot import Snapshot, read_newest, write_snapshot
+from earl.state import Json
 
 FORMAT = 1
 SNAPSHOT_SECONDS = 30.0
@@ -39,6 +44,7 @@ class RunDirectory:
         """Open a directory; without an experiment it must hold one already."""
         self.path = path
         self.notes: list[str] = []  # what the user should know about this run
+        self.places = Places.find()
         stored = self._stored()
         if experiment is None:
             if stored is None:
@@ -64,6 +70,7 @@ class RunDirectory:
         device: str = "auto",
         threads: int | None = None,
         snapshot_seconds: float = SNAPSHOT_SECONDS,
+        dataset: Dataset | None = None,
     ) -> Generator[Moment]:
         """Yield after every sample until the stream ends; a run that has ended yields nothing.
 
@@ -72,14 +79,28 @@ class RunDirectory:
         with lock_directory(self.path):
             if self.summary is not None:
                 return
+            dataset = dataset or self.load()
             record = self._stored() or self._begin(
                 best_device() if device == "auto" else device,
                 threads or torch.get_num_threads(),
             )
             self._note_changes(record["environment"])
             with thread_count(record["environment"]["threads"]):
-                built = self.experiment.build(record["environment"]["device"])
+                built = self.experiment.build(record["environment"]["device"], dataset)
+                self._note_data(record, built.dataset)
+                self.notes += built.stream.schedule.notes
                 yield from self._run(built, snapshot_seconds)
+
+    def load(
+        self,
+        data_root: Path | None = None,
+        cache_root: Path | None = None,
+        progress: Progress = silent,
+    ) -> Dataset:
+        """Load the data set from the given folders, else from those of the run's beginning."""
+        before = (self._stored() or {}).get("places")
+        self.places = Places.find(data_root, cache_root, before=before)
+        return self.experiment.load(self.places, progress)
 
     def _run(self, built: Built, snapshot_seconds: float) -> Generator[Moment]:
         start, seconds = self._go_on(built.learner)
@@ -149,7 +170,7 @@ class RunDirectory:
 
     def learner(self) -> Learner:
         """Return the learner as of the newest snapshot."""
-        built = self.experiment.build()
+        built = self.experiment.build(dataset=self.load())
         snapshot = self._newest()
         if snapshot is not None:
             built.learner.load_state_dict(snapshot.state)
@@ -185,6 +206,7 @@ class RunDirectory:
             "experiment": self.experiment.as_dict(),
             "settings": self.experiment.values(),
             "environment": environment(device, threads),
+            "places": self.places.as_dict(),
         }
         replace_text(self.path / "experiment.json", json.dumps(record, indent=2) + "\n")
         return record
@@ -192,12 +214,31 @@ class RunDirectory:
     def _check_same(self, stored: dict[str, Any]) -> None:
         asked = self.experiment.as_dict() | {"settings": self.experiment.values()}
         there = stored["experiment"] | {"settings": stored["settings"]}
+        if asked.get("stream_sha256") == there.get("stream_sha256", ""):
+            asked |= {"stream": there["stream"]}  # the same file may lie elsewhere by now
         for name, value in flat(asked).items():
             if flat(there).get(name) != value:
                 raise RunConflict(
                     f"{self.path} holds a run with {name} = {flat(there).get(name)!r}, not "
                     f"{value!r}; choose another --out, or remove that directory"
                 )
+
+    def _note_data(self, record: dict[str, Any], dataset: Dataset) -> None:
+        """Write down what the run's data are; a run that goes on must find the same."""
+        found, before = facts(dataset), record.get("data")
+        for name, value in (before or {}).items():
+            if name not in ("source", "skipped") and found[name] != value:
+                raise RunConflict(
+                    f"the data set has changed since this run began: {name} was {value}, and is "
+                    f"{found[name]} now; put the old files back, or begin another run"
+                )
+        if before is None:
+            text = json.dumps(record | {"data": found}, indent=2) + "\n"
+            replace_text(self.path / "experiment.json", text)
+        self.notes += dataset.notes
+        if dataset.skipped:
+            names = "; ".join(dataset.skipped[:3]) + ("; …" if len(dataset.skipped) > 3 else "")
+            self.notes.append(f"broken images left out: {len(dataset.skipped)} ({names})")
 
     def _note_changes(self, stored: dict[str, Any]) -> None:
         now = environment(stored["device"], stored["threads"])

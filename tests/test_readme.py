@@ -1,0 +1,58 @@
+"""What the README and CONTRIBUTING show, runs; what they name, exists."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from earl.catalogue import METHODS
+
+ROOT = Path(__file__).parent.parent
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+def blocks(name: str) -> list[str]:
+    return PYTHON.findall((ROOT / name).read_text(encoding="utf-8"))
+
+
+def cases() -> list[tuple[str, int]]:
+    return [(n, i) for n in ("README.md", "CONTRIBUTING.md") for i in range(len(blocks(n)))]
+
+
+@pytest.mark.parametrize(("name", "number"), cases())
+def test_every_python_example_runs(name: str, number: int, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", blocks(name)[number]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_first_example_is_the_loop_and_prints_what_it_says(tmp_path: Path) -> None:
+    first = blocks("README.md")[0]
+    assert "# ask first" in first and "# then learn" in first
+
+
+def test_every_method_is_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in METHODS.names() if f"`{name}`" not in text] == []
+
+
+def test_every_link_to_a_file_leads_somewhere() -> None:
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_two_commands_of_a_newcomer_are_those_of_continuous_integration() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "pip install -c constraints.txt -e . && earl demo" in readme
+    assert 'pip install -c constraints.txt -e ".[dev]" && pytest' in readme
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert 'pip install --quiet -c constraints.txt -e ".[dev]"' in script
+    assert script.rstrip().endswith("pytest")
