@@ -379,7 +379,7 @@ def test_a_refused_batch_leaves_the_learner_as_it_was(x, y):
 
 
 def test_costs_are_the_work_done():
-    assert taught().costs() == {"updates": 1, "images": 6}
+    assert taught().costs() == {"updates": 1, "images": 6, "forwards": 0}
 
 
 def test_boundaries_and_the_end_are_ignored_by_default():

@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # types only: importing these would import torch
     from collections.abc import Callable
 
     from earl.datasets.dataset import Dataset
+    from earl.datasets.source import Source
     from earl.history import Metric
     from earl.learner import Learner
     from earl.run import Probe
@@ -23,21 +24,58 @@ METHODS.list("vanilla-etf", "earl.methods.earl:vanilla_etf", "EARL without eithe
 METHODS.list("earl-no-rc", "earl.methods.earl:earl_no_rc", "EARL without residual correction")
 METHODS.list("earl-no-pdt", "earl.methods.earl:earl_no_pdt", "EARL without preparatory data")
 METHODS.list("er", "earl.methods.er:ER", "experience replay from a reservoir")
+METHODS.list("er-mir", "earl.methods.er_mir:ERMIR", "ER that replays what the new samples disturb")
+METHODS.list("ewc", "earl.methods.ewc:EWC", "ER with a Fisher penalty; uses task boundaries")
+METHODS.list("polrs", "earl.methods.polrs:PoLRS", "ER at three learning rates; the best one goes on")
+METHODS.list("der++", "earl.methods.derpp:DERpp", "replays labels, and the logits of their time")
+METHODS.list("x-der", "earl.methods.xder:XDER", "DER++ that renews logits and prepares output rows")
+METHODS.list("scr", "earl.methods.scr:SCR", "contrastive replay; answers with the nearest class mean")
+METHODS.list("memo", "earl.methods.memo:MEMO", "a copy of the last stage per task; uses boundaries")
 METHODS.list(
     "er-memory-only",
     "earl.methods.er_memory_only:MemoryOnlyER",
     "control: ER trained like EARL, from a balanced memory alone",
 )
 
-DATASETS: "Registry[Callable[..., Dataset]]" = Registry("data set")
+# A loader is handed a Source (earl/datasets/source.py): folders and options.
+DATASETS: "Registry[Callable[[Source], Dataset]]" = Registry("data set")
 DATASETS.list(
     "digits", "earl.datasets.digits:load", "1 797 handwritten digits, 16 px; come with scikit-learn"
 )
 DATASETS.list("shapes", "earl.datasets.shapes:load", "synthetic patterns, 8 px; for tests")
+DATASETS.list("cifar10", "earl.datasets.cifar:cifar10", "50 000 images, 10 classes, 32 px")
+DATASETS.list("cifar100", "earl.datasets.cifar:cifar100", "50 000 images, 100 classes, 32 px")
+DATASETS.list(
+    "tiny-imagenet", "earl.datasets.tiny_imagenet:load", "100 000 images, 200 classes, 64 px"
+)
+DATASETS.list(
+    "imagenet-200", "earl.datasets.imagenet:load200", "TinyImageNet's classes of ImageNet, 224 px"
+)
+DATASETS.list(
+    "imagenet-1k", "earl.datasets.imagenet:load1k", "1.28 million images, 1 000 classes, 224 px"
+)
+DATASETS.list("clear-10", "earl.datasets.clear:load10", "10 classes over ten years, 224 px")
+DATASETS.list("clear-100", "earl.datasets.clear:load100", "100 classes over ten years, 224 px")
+DATASETS.list("folder", "earl.datasets.folder:load", "your own: folder:PATH, a folder per class")
+DATASETS.list(
+    "csv", "earl.datasets.table:load", "your own: csv:FILE with path,label[,time][,split]"
+)
+DATASETS.list(
+    "parquet",
+    "earl.datasets.parquet:load",
+    "your own: parquet:PATH with an image and a label column",
+)
 
 STREAMS: "Registry[Callable[..., Schedule]]" = Registry("stream")
 STREAMS.list("disjoint", "earl.streams:disjoint", "tasks of different classes, one after the other")
 STREAMS.list("gaussian", "earl.streams:gaussian", "classes come and go on a Gaussian schedule")
+STREAMS.list(
+    "periodic-gaussian", "earl.streams:periodic_gaussian", "classes come, go and come again"
+)
+STREAMS.list("iblurry", "earl.streams:iblurry", "tasks whose classes partly leak into the others")
+STREAMS.list("longtail", "earl.streams:longtail", "Gaussian, with few samples of most classes")
+STREAMS.list("clear", "earl.streams:clear", "time buckets in order, new classes in each of them")
+STREAMS.list("iid", "earl.streams:iid", "all samples shuffled")
 
 METRICS: "Registry[Metric]" = Registry("metric")
 METRICS.list("A_AUC", "earl.metrics:a_auc", "mean accuracy over all evaluations of the stream")

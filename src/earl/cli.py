@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from earl import cli_data, cli_stream
+from earl.cli_data import CacheRoot, DataRoot, Limit, PerClass, SkipBroken
 from earl.errors import DirectoryInUse, EarlError, InvalidSetting, SnapshotError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from earl.datasets.dataset import Dataset
     from earl.run import Moment
     from earl.rundirectory import RunDirectory
 
@@ -26,6 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Online continual learning: images arrive once, questions come at any moment.",
 )
+app.add_typer(cli_stream.app, name="stream")
+app.add_typer(cli_data.app, name="data")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Where run directories go.")]
@@ -52,7 +57,9 @@ def demo(out: Out = Path("earl-demo"), seed: Seed = 1, as_json: Json = False) ->
 def run(
     method: Annotated[str, typer.Option(help="See: earl list methods")],
     dataset: Annotated[str, typer.Option(help="See: earl list datasets")],
-    stream: Annotated[str, typer.Option(help="See: earl list streams")] = "gaussian",
+    stream: Annotated[
+        str, typer.Option(help="See: earl list streams; or file:PATH, from earl stream make")
+    ] = "gaussian",
     seed: Seed = 1,
     out: Out = Path("runs"),
     settings: Annotated[
@@ -60,6 +67,11 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; repeat at will."),
     ] = None,
     probe: Annotated[list[str] | None, typer.Option(help="See: earl list probes")] = None,
+    data_root: DataRoot = None,
+    cache_root: CacheRoot = None,
+    limit: Limit = None,
+    per_class: PerClass = None,
+    skip_broken: SkipBroken = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     threads: Threads = None,
     snapshot_seconds: SnapshotSeconds = 30.0,
@@ -74,23 +86,28 @@ def run(
         dataset=dataset,
         stream=stream,
         seed=seed,
-        settings=parse_settings(settings or []),
+        settings=parse_settings(settings or []) | cli_data.short(limit, per_class, skip_broken),
         probes=tuple(probe or ()),
     )
     directory = RunDirectory(out / experiment.path(), experiment)
-    carry_out(directory, as_json, device=device, threads=threads, seconds=snapshot_seconds)
+    data = load_data(directory, data_root, cache_root)
+    carry_out(directory, data, as_json, device=device, threads=threads, seconds=snapshot_seconds)
 
 
 @app.command()
 def resume(
     directory: Annotated[Path, typer.Argument(help="A run directory.")],
+    data_root: DataRoot = None,
+    cache_root: CacheRoot = None,
     snapshot_seconds: SnapshotSeconds = 30.0,
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was stopped or killed; the result is the same, bit for bit."""
     from earl.rundirectory import RunDirectory
 
-    carry_out(RunDirectory(directory), as_json, seconds=snapshot_seconds)
+    opened = RunDirectory(directory)
+    data = load_data(opened, data_root, cache_root)
+    carry_out(opened, data, as_json, seconds=snapshot_seconds)
 
 
 @app.command("list")
@@ -103,6 +120,7 @@ def list_names(
     """List what there is."""
     from earl import catalogue
     from earl.errors import UnknownName
+    from earl.recipes import recipe
     from earl.registry import suggest
 
     kinds = {
@@ -123,6 +141,8 @@ def list_names(
         say(("\n" if number else "") + f"{k}")
         for name, about in entries.items():
             say(f"  {name:<16} {about}")
+            if k == "datasets" and (paper := recipe(name)):
+                say(" " * 19 + ", ".join(f"{key} {value}" for key, value in paper.items()))
 
 
 @app.command()
@@ -158,8 +178,19 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
+def load_data(
+    directory: "RunDirectory", data_root: Path | None, cache_root: Path | None
+) -> "Dataset | None":
+    """Load the data of a run that has not ended, and show it if they have to be prepared."""
+    if directory.summary is not None:
+        return None
+    with cli_data.progress_bar(directory.experiment.dataset) as progress:
+        return directory.load(data_root, cache_root, progress)
+
+
 def carry_out(
     directory: "RunDirectory",
+    dataset: "Dataset | None",
     as_json: bool,
     *,
     seconds: float,
@@ -167,7 +198,9 @@ def carry_out(
     threads: int | None = None,
 ) -> None:
     """Run to the end, then print the result."""
-    moments = directory.run(device=device, threads=threads, snapshot_seconds=seconds)
+    moments = directory.run(
+        device=device, threads=threads, snapshot_seconds=seconds, dataset=dataset
+    )
     name = directory.experiment.method
     show_progress(moments, name, directory.path)
     for note in directory.notes:

@@ -28,6 +28,14 @@ class DataNotFound(EarlError, FileNotFoundError):
     """A data set is not where it should be."""
 
 
+class BrokenImage(EarlError, ValueError):
+    """An image file cannot be decoded."""
+
+
+class UnsafeArchive(EarlError):
+    """An archive or a downloaded file is not what it should be; nothing of it was kept."""
+
+
 class SnapshotError(EarlError):
     """A snapshot is missing, damaged, from another experiment or from a newer version."""
 
@@ -38,3 +46,7 @@ class DirectoryInUse(EarlError):
 
 class RunConflict(EarlError):
     """The run directory holds another experiment than the one asked for."""
+
+
+class StreamFileError(EarlError, ValueError):
+    """A stream file is damaged, of another version, or does not fit the data set."""

@@ -1,23 +1,32 @@
 """Experiments: from names and numbers, which can be written down, to the objects of a run."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import PurePath
+from functools import partial
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
 
-from earl.catalogue import DATASETS, METHODS, PROBES, STREAMS
+from earl.catalogue import METHODS, PROBES, STREAMS
+from earl.data import DataOptions, Name, load_dataset, source_of
 from earl.datasets.dataset import Dataset
-from earl.errors import InvalidSetting
+from earl.datasets.source import Progress, silent
+from earl.errors import InvalidSetting, RunConflict
 from earl.learner import Learner, Setting
 from earl.networks import ResNet, build
 from earl.options import Options
+from earl.places import Places, workers
 from earl.randomness import Randomness
 from earl.recipes import Value, recipe
 from earl.run import Exam, Probe
-from earl.streams import Stream
+from earl.streamfile import StreamFile, plan
+from earl.streams import Schedule, Stream
 from earl.transforms import Augment, View
+
+LARGEST_SMALL = 64  # pixels of a side that suit the network's small stem
+FILE = "file:"  # begins the name of a stream that is read from a file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,17 +35,23 @@ class Experiment:
 
     method: str
     dataset: str
-    stream: str
+    stream: str  # a setup, or "file:" and a path
     seed: int = 1
     settings: Mapping[str, Value] = field(default_factory=dict)
     probes: tuple[str, ...] = ()
+    stream_sha256: str = ""  # of the stream file
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise InvalidSetting(f"seed = {self.seed!r} must be a whole number from 0 up")
         for probe in self.probes:
             PROBES.entry(probe)
-        DATASETS.entry(self.dataset)
+        object.__setattr__(self, "dataset", str(Name.read(self.dataset)))
+        if self.stream.startswith(FILE):
+            path = Path(self.stream.removeprefix(FILE)).expanduser().absolute()
+            object.__setattr__(self, "stream", f"{FILE}{path}")
+            digest = self.stream_sha256 or StreamFile.open(path).sha256
+            object.__setattr__(self, "stream_sha256", digest)
         read = self.options().read(self.settings)
         object.__setattr__(self, "settings", dict(sorted(read.items())))
         object.__setattr__(self, "probes", tuple(sorted(set(self.probes))))
@@ -46,9 +61,10 @@ class Experiment:
         return Options(
             {
                 "method": METHODS[self.method],
-                "stream": STREAMS[self.stream],
+                "stream": file_options if self.stream.startswith(FILE) else STREAMS[self.stream],
+                "data": DataOptions,
                 "setting": Setting,
-                "network": ResNet,
+                "network": partial(ResNet, stem="auto"),  # type: ignore[arg-type]  # see `build`
                 "augment": Augment,
                 "run": run_options,
             }
@@ -65,29 +81,49 @@ class Experiment:
         """Return <dataset>/<stream>/<method>/seed-<n>, with the settings that were given."""
         options = self.options()
         of_stream = options.of("stream", self.settings)
-        others = {n: v for n, v in self.settings.items() if n not in of_stream}
+        of_data = options.of("data", self.settings)
+        others = {n: v for n, v in self.settings.items() if n not in of_stream | of_data}
         others |= {"probes": "+".join(self.probes)} if self.probes else {}
         return PurePath(
-            self.dataset,
-            named(self.stream, of_stream),
+            named(Name.read(self.dataset).folder(), of_data),
+            named(short(self.stream), of_stream),
             named(self.method, others),
             f"seed-{self.seed}",
         )
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"settings": dict(self.settings), "probes": list(self.probes)}
+        fields = asdict(self) | {"settings": dict(self.settings), "probes": list(self.probes)}
+        if not self.stream_sha256:
+            del fields["stream_sha256"]
+        return fields
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Experiment":
         return cls(**{**fields, "probes": tuple(fields["probes"])})
 
-    def build(self, device: str = "cpu") -> "Built":
-        """Load the data and make the stream, the exam and a fresh learner."""
+    def schedule(self, dataset: Dataset) -> Schedule:
+        """Return the order of arrival; a stream file must be the one the experiment began with."""
+        if not self.stream.startswith(FILE):
+            given = self.options().of("stream", self.settings)
+            return plan(self.stream, self.dataset, dataset, seed=self.seed, settings=given)
+        file = StreamFile.open(Path(self.stream.removeprefix(FILE)))
+        if file.sha256 != self.stream_sha256:
+            raise RunConflict(
+                f"{file.path} has changed since this run began (SHA-256 {self.stream_sha256[:12]}… "
+                f"then, {file.sha256[:12]}… now); put the old file back, or begin another run"
+            )
+        return file.schedule(Name.read(self.dataset).folder(), dataset)
+
+    def load(self, places: Places | None = None, progress: Progress = silent) -> Dataset:
+        """Load the data set; the first time it is prepared, and a broken image is an error."""
+        options = DataOptions(**self.options().of("data", self.values()))
+        return load_data(self.dataset, options, places, progress)
+
+    def build(self, device: str = "cpu", dataset: Dataset | None = None) -> "Built":
+        """Load the data, unless they are given; make the stream, the exam and a fresh learner."""
         options, values = self.options(), self.values()
-        dataset = DATASETS[self.dataset]()
-        schedule = STREAMS[self.stream](
-            dataset.train, seed=self.seed, **options.of("stream", values)
-        )
+        dataset = dataset or self.load()
+        schedule = self.schedule(dataset)
         view = View(dataset.mean, dataset.std)
         setting = Setting(
             image_shape=dataset.image_shape,
@@ -98,6 +134,8 @@ class Experiment:
             **options.of("setting", values),
         )
         network = options.of("network", values)
+        if network["stem"] == "auto":
+            network["stem"] = "small" if max(dataset.image_shape[1:]) <= LARGEST_SMALL else "large"
         backbone = build(
             lambda: ResNet(channels=dataset.image_shape[0], **network),
             Randomness(self.seed).at(0, "backbone"),
@@ -125,13 +163,44 @@ class Built:
     every: int
 
 
+def load_data(
+    name: str,
+    options: DataOptions | None = None,
+    places: Places | None = None,
+    progress: Progress = silent,
+) -> Dataset:
+    """Return a data set by its name: for a run, and for all that looks at streams without one."""
+    options, places, parsed = options or DataOptions(), places or Places.find(), Name.read(name)
+    source = source_of(
+        parsed,
+        options,
+        root=places.data_root,
+        cache=places.cache_root,
+        workers=workers(),
+        progress=progress,
+    )
+    return load_dataset(parsed, options, source)
+
+
 def run_options(*, every: int = 100) -> None:
     """The options of the loop itself: the number of samples between two evaluations."""
 
 
+def file_options() -> None:
+    """A stream from a file has no options: they are in the file."""
+
+
+def short(stream: str) -> str:
+    """Return the name of a stream for a folder: of a file, its name without path and ending."""
+    if not stream.startswith(FILE):
+        return stream
+    return "file-" + re.sub(r"[^A-Za-z0-9._-]+", "-", Path(stream.removeprefix(FILE)).stem)[:60]
+
+
 def named(name: str, settings: Mapping[str, Value]) -> str:
     """Return a name for a folder: the name, and each setting that differs, behind commas."""
-    return ",".join([name, *(f"{key}={str(value).lower()}" for key, value in settings.items())])
+    texts = (f"{key}={str(value).lower()}" for key, value in settings.items())
+    return ",".join([name, *(re.sub(r"[^\w.,=+-]+", "-", text)[:60] for text in texts)])
 
 
 def best_device() -> str:

@@ -49,7 +49,7 @@ class Learner(ABC):
 
     def costs(self) -> dict[str, float]:
         """Return what learning has cost so far; what a question costs beyond a forward pass."""
-        return {"updates": self.work.updates, "images": self.work.images}
+        return dict(self.work.state_dict())
 
     def predict(self, x: Tensor) -> Tensor:
         """Return the most likely class id of each image, (B,); UNKNOWN before the first sample."""
@@ -203,21 +203,29 @@ class Pace:
 
 
 class Work:
-    """Counts what learning has cost: updates of the network, and images passed through it."""
+    """Counts what learning has cost: updates, images trained on, images only looked at.
+
+    An image trained on costs a forward and a backward pass, three forward passes in all; one that
+    is only looked at, to choose or to compare, costs one.
+    """
 
     def __init__(self) -> None:
         self.updates = 0
         self.images = 0
+        self.forwards = 0
 
-    def add(self, images: int) -> None:
+    def add(self, images: int, forwards: int = 0) -> None:
+        """Count one update on this many images, for which others were looked at."""
         self.updates += 1
         self.images += images
+        self.forwards += forwards
 
     def state_dict(self) -> dict[str, Any]:
-        return {"updates": self.updates, "images": self.images}
+        return dict(vars(self))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.updates, self.images = state["updates"], state["images"]
+        self.forwards = state["forwards"]
 
 
 class Waiting:
@@ -240,9 +248,13 @@ class Waiting:
         self._x.extend(x.clone())  # the caller may reuse its buffer
         self._y.extend(y.clone())
 
+    def look(self) -> tuple[Tensor, Tensor]:
+        """Return all waiting samples, (W, C, H, W) and (W,), W >= 1."""
+        return torch.stack(self._x), torch.stack(self._y)
+
     def take(self) -> tuple[Tensor, Tensor]:
         """Return all waiting samples, (W, C, H, W) and (W,), and wait for new ones."""
-        x, y = torch.stack(self._x), torch.stack(self._y)
+        x, y = self.look()
         self._x, self._y = [], []
         return x, y
 

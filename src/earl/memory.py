@@ -76,6 +76,16 @@ class Memory:
         for name, values in columns.items():
             self._columns[name][rows] = values
 
+    def widen(self, name: str, width: int) -> None:
+        """Give each row of a float column (capacity, w) room for `width` values; new ones are NaN.
+
+        A column that does not exist yet, or is wide enough, stays as it is.
+        """
+        column = self._columns.get(name)
+        if column is not None and column.shape[1] < width:
+            room = column.new_full((self.capacity, width - column.shape[1]), float("nan"))
+            self._columns[name] = torch.cat((column, room), dim=1)
+
     def classes_held(self) -> Tensor:
         """Return the class numbers that have at least one row."""
         return torch.from_numpy(np.flatnonzero(self.counts))

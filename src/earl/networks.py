@@ -239,3 +239,20 @@ class evaluating:
     def __exit__(self, *exception: object) -> None:
         for part, training in self.before:
             part.training = training
+
+
+class untracked:
+    """Context in which batch norm trains on its batch as ever but leaves its running statistics."""
+
+    def __init__(self, module: nn.Module) -> None:
+        norms = nn.modules.batchnorm._NormBase
+        self.parts = [part for part in module.modules() if isinstance(part, norms)]
+
+    def __enter__(self) -> None:
+        self.before = [part.track_running_stats for part in self.parts]
+        for part in self.parts:
+            part.track_running_stats = False
+
+    def __exit__(self, *exception: object) -> None:
+        for part, tracking in zip(self.parts, self.before, strict=True):
+            part.track_running_stats = tracking

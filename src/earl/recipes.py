@@ -21,6 +21,7 @@ RECIPES: Mapping[str, Mapping[str, Value]] = {
         "hidden": 64,
         "padding": 1,
         "flip": False,
+        "mirror": False,
         "rand_augment": False,
     },
     "shapes": {
@@ -33,6 +34,7 @@ RECIPES: Mapping[str, Mapping[str, Value]] = {
         "hidden": 16,
         "padding": 1,
         "flip": False,
+        "mirror": False,
         "rand_augment": False,
     },
     "cifar10": {

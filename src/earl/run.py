@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from earl.datasets.dataset import Split
+from earl.datasets.dataset import Split, batches
 from earl.errors import InvalidSetting
 from earl.history import Evaluation
 from earl.learner import Learner
@@ -27,23 +27,33 @@ class Moment:
 
 
 class Exam:
-    """The test set, which learners never touch: it asks about the classes seen so far."""
+    """The test set, which learners never touch: it asks about what was seen so far."""
 
     def __init__(self, test: Split, batch: int = 500) -> None:
         self.test = test
         self.batch = batch
 
-    def questions(self, seen: Tensor) -> Tensor:
-        """Return the indices of the test images of the seen classes."""
-        return torch.isin(self.test.labels, seen).nonzero().flatten()
+    def questions(self, labels: Tensor, domains: Tensor | None = None) -> Tensor:
+        """Return the indices of the test images of the seen classes.
+
+        Given the time buckets of the seen samples too, and if the test images have theirs, only
+        those of the seen pairs of class and bucket. Both name what was seen, once or many times.
+        """
+        if domains is None or self.test.domains is None:
+            return torch.isin(self.test.labels, labels.unique()).nonzero().flatten()
+        width = 1 + int(torch.cat([domains, self.test.domains]).max())
+        pairs = self.test.labels * width + self.test.domains
+        return torch.isin(pairs, (labels * width + domains).unique()).nonzero().flatten()
 
     def grade(self, learner: Learner, asked: Tensor) -> tuple[dict[int, int], dict[int, int]]:
         """Return the numbers of right answers and of questions by class id."""
         if not len(asked):
             return {}, {}
         y = self.test.labels[asked]
-        answers = [learner.predict(self.test.images[part]) for part in asked.split(self.batch)]
-        right = torch.cat(answers) == y
+        right = torch.empty(len(y), dtype=torch.bool)  # beforehand, or memory falls to pieces
+        parts = torch.arange(len(y)).split(self.batch)
+        for part, x in zip(parts, batches(self.test.images, asked.split(self.batch)), strict=True):
+            right[part] = learner.predict(x) == y[part]
         ids = y.unique().tolist()
         of = {c: y == c for c in ids}
         return {c: int(right[of[c]].sum()) for c in ids}, {c: int(of[c].sum()) for c in ids}
@@ -75,13 +85,31 @@ def learn_online(
         if step == T:
             learner.finish()
         if step % every == 0 or step == T:
-            seen = stream.split.labels[schedule.order[:step]].unique()
-            asked = exam.questions(seen)
-            correct, total = exam.grade(learner, asked)
-            extra = learner.costs()
-            for probe in (probes or {}).values():
-                extra |= probe(learner, exam.test, asked)
+            correct, total, extra = examine(learner, stream, exam, step, probes or {})
             evaluation = Evaluation(step, schedule.task(step), correct, total, hits, step, extra)
         if step in schedule.boundaries:
             learner.end_task()
         yield Moment(step, T, hits, evaluation)
+
+
+def examine(
+    learner: Learner, stream: Stream, exam: Exam, step: int, probes: Mapping[str, Probe]
+) -> tuple[dict[int, int], dict[int, int], dict[str, float]]:
+    """Return right answers and questions by class id, and the costs and probes, after `step`.
+
+    Where stream and test images have time buckets, the counts are over the seen pairs of class and
+    bucket; `accuracy_all_domains` adds the images of the seen classes from all other buckets.
+    """
+    seen = stream.schedule.order[:step]
+    labels, domains = stream.split.labels[seen], stream.split.domains
+    asked = exam.questions(labels, None if domains is None else domains[seen])
+    correct, total = exam.grade(learner, asked)
+    extra = learner.costs()
+    if domains is not None and exam.test.domains is not None:
+        every = exam.questions(labels)
+        right, others = exam.grade(learner, every[~torch.isin(every, asked)])
+        hits = sum(correct.values()) + sum(right.values())
+        extra["accuracy_all_domains"] = hits / max(1, sum(total.values()) + sum(others.values()))
+    for probe in probes.values():
+        extra |= probe(learner, exam.test, asked)
+    return correct, total, extra

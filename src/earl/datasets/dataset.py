@@ -1,7 +1,8 @@
 """What a data set is: two splits of raw images, the names of the classes, how to normalise them."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -22,13 +23,35 @@ class Images(Protocol):
         ...
 
 
+@runtime_checkable
+class Ahead(Images, Protocol):
+    """Images that are worth fetching before their turn."""
+
+    def batches(self, indices: Iterable[Tensor]) -> Iterator[Tensor]:
+        """Yield the images of each index tensor in turn."""
+        ...
+
+
+def batches(images: Images, indices: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Yield the images of each index tensor; those not in memory are fetched ahead."""
+    if isinstance(images, Tensor) or not isinstance(images, Ahead):
+        return (images[index] for index in indices)
+    return images.batches(indices)
+
+
 @dataclass(frozen=True)
 class Split:
-    """Raw images, uint8 (N, C, H, W), their class ids, int64 (N,), perhaps their time buckets."""
+    """Raw images, uint8 (N, C, H, W), their class ids, int64 (N,), perhaps their time buckets.
+
+    A split made of files gives their names without folder and ending ("n01443537_0"): by them a
+    stream file that names images finds them. Without names, images keep the order of the original
+    files, so that the k-th of a class is the same image everywhere.
+    """
 
     images: Images
     labels: Tensor
     domains: Tensor | None = None  # int64 (N,), counted from 0
+    names: tuple[str, ...] | None = None  # N file names
 
     def __post_init__(self) -> None:
         shape = self.images.shape
@@ -42,6 +65,8 @@ class Split:
                     f"{shape[0]} images need int64 {name} of shape ({shape[0]},), not "
                     f"{values.dtype} of shape {tuple(values.shape)}"
                 )
+        if self.names is not None and len(self.names) != shape[0]:
+            raise InvalidInput(f"{shape[0]} images need as many names, not {len(self.names)}")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -57,6 +82,9 @@ class Dataset:
     class_names: tuple[str, ...]
     mean: tuple[float, ...]  # of the channels, for images scaled to 0..1
     std: tuple[float, ...]
+    source: str = ""  # where the images come from
+    skipped: tuple[str, ...] = ()  # broken images that were left out, and why
+    notes: tuple[str, ...] = ()  # what else the user should know
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ from earl.randomness import Randomness
 TRAIN_PER_CLASS = 120  # 1 200 training images; the other 597 are the test set
 
 
-def load() -> Dataset:
+def load(_: object = None) -> Dataset:
     """Return the 1 797 digits, enlarged from 8 to 16 pixels, 120 of each class for training."""
     raw = load_digits()
     grey = torch.from_numpy(raw.images).float() * (255 / 16)  # they count ink from 0 to 16

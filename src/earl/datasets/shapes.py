@@ -7,7 +7,9 @@ from earl.datasets.dataset import Dataset, Split
 from earl.randomness import Randomness
 
 
-def load(classes: int = 4, train: int = 40, test: int = 20, size: int = 8) -> Dataset:
+def load(
+    _: object = None, *, classes: int = 4, train: int = 40, test: int = 20, size: int = 8
+) -> Dataset:
     """Return `classes` separable classes of `size`-pixel RGB images."""
     generator = Randomness(0).at(0, "shapes")
     pictures = torch.rand(classes, 3, size, size, generator=generator)

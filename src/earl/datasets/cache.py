@@ -1,0 +1,286 @@
+"""The cache: data sets that were prepared once, each in a folder that is whole or not there.
+
+manifest.json      where it came from, class names, mean and std, how many images, which were broken
+train.labels.npy   class ids; likewise test, and .domains.npy for time buckets
+train.images.npy   decoded images, uint8 (N, 3, H, W), up to 64 pixels; larger ones stay encoded:
+train.files.json   as files, or, where they came from tables, in train.blob and train.offsets.npy
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from earl.datasets.dataset import Dataset, Images, Split
+from earl.datasets.lazy import of_blob, of_files
+from earl.datasets.measure import fitting_size, mean_and_std
+from earl.datasets.prepare import (
+    LARGEST_DECODED,
+    Broken,
+    check_split,
+    decode_split,
+    store_encoded,
+)
+from earl.datasets.source import Contents, Found, Labels, Listing, Source
+from earl.durable import entries, fsync_dir, make_directory, remove, write_file
+from earl.errors import BrokenImage, EarlError
+
+FORMAT = 1
+SPLITS = ("train", "test")
+STALE = 24 * 3600  # seconds after which an unfinished folder is garbage
+NAMED = 5  # broken images that an error names
+
+
+def open_dataset(
+    found: Found,
+    source: Source,
+    *,
+    size: int = 0,
+    mean: tuple[float, ...] = (),
+    std: tuple[float, ...] = (),
+) -> Dataset:
+    """Return a data set from the cache, after preparing it if it has changed or is not there."""
+    entry = entry_path(found, source, size)
+    manifest = read_manifest(entry)
+    if manifest is None or (skipped(manifest) and not source.skip_broken):
+        remove(entry)
+        build(entry, found, source, source.image_size or size)
+    try:
+        return read(entry, found, source, mean, std)
+    except (OSError, EOFError, ValueError, KeyError, TypeError):  # damaged: it is only a cache
+        remove(entry)
+        build(entry, found, source, source.image_size or size)
+        return read(entry, found, source, mean, std)
+
+
+def entry_path(found: Found, source: Source, size: int = 0) -> Path:
+    """Return the folder of the cache for a data set as it is now."""
+    facts = (FORMAT, found.layout, source.image_size or size, found.fingerprint())
+    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    return source.cache / f"{found.name}-{key[:16]}"
+
+
+def read_manifest(entry: Path) -> dict[str, Any] | None:
+    """Return what is known about a prepared data set, or None if there is none."""
+    try:
+        manifest = json.loads((entry / "manifest.json").read_bytes())
+        return manifest if manifest["format"] == FORMAT else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def skipped(manifest: dict[str, Any]) -> list[str]:
+    return [name for split in SPLITS for name in manifest["splits"][split]["skipped"]]
+
+
+def build(entry: Path, found: Found, source: Source, size: int) -> None:
+    """Prepare a data set in a folder beside the final one, then give it its name."""
+    contents = found.contents()
+    size = size or fitting_size(contents.train)
+    make_directory(source.cache)
+    for old in entries(source.cache, ".tmp-"):
+        if time.time() - old.stat().st_mtime > STALE:
+            remove(old)
+    folder = source.cache / f".tmp-{entry.name}-{secrets.token_hex(4)}"
+    folder.mkdir()
+    try:
+        broken = {
+            s: write_split(folder, s, getattr(contents, s), size, source, found.path)
+            for s in SPLITS
+        }
+        check_broken(broken, contents, source)
+        manifest = describe(folder, found, contents, size, broken, source)
+        write_file(folder / "manifest.json", json.dumps(manifest, indent=1).encode())
+        for file in folder.iterdir():
+            flush(file)
+        fsync_dir(folder)
+        with contextlib.suppress(FileExistsError, OSError):  # another process was faster
+            folder.rename(entry)
+        fsync_dir(source.cache)
+        remove_outdated(entry, manifest)
+    finally:
+        remove(folder)
+    if read_manifest(entry) is None:
+        raise EarlError(f"{entry} could not be written; pass another --cache-root")
+
+
+def remove_outdated(entry: Path, manifest: dict[str, Any]) -> None:
+    """Remove what was prepared from the same place before its files changed."""
+    for other in cached_entries(entry.parent, manifest["name"]):
+        old = read_manifest(other) or {}
+        if other != entry and all(old.get(k) == manifest[k] for k in ("source", "layout", "image")):
+            remove(other)
+
+
+def write_split(
+    folder: Path, split: str, listing: Listing, size: int, source: Source, root: Path
+) -> list[Broken]:
+    """Write all that there is to know about a split; return the images that were left out."""
+    images_file = folder / f"{split}.images.npy"
+    if size <= LARGEST_DECODED:
+        broken = decode_split(listing, size, images_file, source)
+    elif listing.files:
+        broken = check_split(listing, source)
+    else:
+        blob, offsets = folder / f"{split}.blob", folder / f"{split}.offsets.npy"
+        broken = store_encoded(listing, blob, offsets, source)
+    keep = np.ones(len(listing), dtype=bool)
+    keep[[b.row for b in broken]] = False
+    if broken and images_file.exists():
+        drop_rows(images_file, keep)
+    if broken and (folder / f"{split}.offsets.npy").exists():
+        drop_empty(folder / f"{split}.offsets.npy", keep)
+    np.save(folder / f"{split}.labels.npy", listing.labels[keep])
+    if listing.domains is not None:
+        np.save(folder / f"{split}.domains.npy", listing.domains[keep])
+    if listing.files:
+        kept = [name for name, k in zip(listing.files, keep.tolist(), strict=True) if k]
+        text = json.dumps(kept)  # ASCII, so that even a name that is no Unicode comes back
+        (folder / f"{split}.files.json").write_text(text, encoding="ascii")
+    return broken
+
+
+def drop_rows(file: Path, keep: "np.ndarray[Any, np.dtype[np.bool_]]") -> None:
+    """Rewrite an array without the rows of broken images."""
+    old = np.load(file, mmap_mode="r")
+    rows = keep.nonzero()[0]
+    shape = (len(rows), *old.shape[1:])
+    new = np.lib.format.open_memmap(file.with_suffix(".new"), "w+", old.dtype, shape)
+    for start in range(0, len(rows), 1000):
+        new[start : start + 1000] = old[rows[start : start + 1000]]
+    new.flush()
+    file.with_suffix(".new").replace(file)
+
+
+def drop_empty(file: Path, keep: "np.ndarray[Any, np.dtype[np.bool_]]") -> None:
+    """Rewrite the ends of encoded images without those of the broken ones, which are empty."""
+    ends = np.load(file)
+    np.save(file, np.concatenate([ends[:1], ends[1:][keep]]))
+
+
+def check_broken(broken: dict[str, list[Broken]], contents: Contents, source: Source) -> None:
+    """Stop with the names of broken images, unless they are to be skipped."""
+    found = [b for split in SPLITS for b in broken[split]]
+    total = len(contents.train) + len(contents.test)
+    if found and not source.skip_broken:
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        raise BrokenImage(
+            f"{len(found)} of {total} images cannot be used: "
+            f"{'; '.join(map(str, found[:NAMED]))}{more}. Repair or remove them, or leave them "
+            "out with --skip-broken"
+        )
+    for split in SPLITS:
+        if len(broken[split]) == len(getattr(contents, split)):
+            raise BrokenImage(f"no {split} image can be read; the first one is {broken[split][0]}")
+
+
+def describe(
+    folder: Path,
+    found: Found,
+    contents: Contents,
+    size: int,
+    broken: dict[str, list[Broken]],
+    source: Source,
+) -> dict[str, Any]:
+    """Return the manifest."""
+    splits = {
+        split: {
+            "images": len(getattr(contents, split)) - len(broken[split]),
+            "skipped": [str(b) for b in broken[split]],
+        }
+        for split in SPLITS
+    }
+    train = images_of(folder, "train", found, size, source.workers)
+    mean, std = mean_and_std(train)
+    return {
+        "format": FORMAT,
+        "name": found.name,
+        "source": str(found.path),
+        "layout": found.layout,
+        "fingerprint": found.fingerprint(),
+        "image": [3, size, size],
+        "class_names": list(contents.class_names),
+        "mean": mean,
+        "std": std,
+        "notes": list(contents.notes),
+        "splits": splits,
+    }
+
+
+def read(
+    entry: Path,
+    found: Found,
+    source: Source,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+) -> Dataset:
+    """Return a prepared data set."""
+    manifest = json.loads((entry / "manifest.json").read_bytes())
+    size = manifest["image"][-1]
+
+    def split(name: str) -> Split:
+        labels = np.load(entry / f"{name}.labels.npy")
+        domains = entry / f"{name}.domains.npy"
+        files = read_files(entry, name)
+        return Split(
+            images_of(entry, name, found, size, source.workers),
+            torch.from_numpy(labels),
+            torch.from_numpy(np.load(domains)) if domains.exists() else None,
+            tuple(stem(file) for file in files) if files else None,
+        )
+
+    return Dataset(
+        name=found.name,
+        train=split("train"),
+        test=split("test"),
+        class_names=tuple(manifest["class_names"]),
+        mean=source.mean or mean or tuple(manifest["mean"]),
+        std=source.std or std or tuple(manifest["std"]),
+        source=f"{found.path} ({found.layout})",
+        skipped=tuple(skipped(manifest)),
+        notes=tuple(manifest["notes"]),
+    )
+
+
+def images_of(entry: Path, split: str, found: Found, size: int, workers: int) -> Images:
+    """Return the images of a prepared split: mapped from the cache, or read when asked for."""
+    if (entry / f"{split}.images.npy").exists():
+        return mapped(entry / f"{split}.images.npy")
+    if (entry / f"{split}.blob").exists():
+        offsets: Labels = np.load(entry / f"{split}.offsets.npy")
+        return of_blob(entry / f"{split}.blob", offsets, size, workers)
+    return of_files(found.path, read_files(entry, split), size, workers)
+
+
+def mapped(file: Path) -> Tensor:
+    """Return a .npy file as a tensor whose pages are read when they are touched."""
+    return torch.from_numpy(np.load(file, mmap_mode="c"))  # torch warns of read-only memory
+
+
+def read_files(entry: Path, split: str) -> tuple[str, ...]:
+    file = entry / f"{split}.files.json"
+    return tuple(json.loads(file.read_bytes())) if file.exists() else ()
+
+
+def stem(path: str) -> str:
+    """Return a file's name without folder and ending."""
+    return os.path.splitext(path.rpartition("/")[2])[0]  # noqa: PTH122 (a million times)
+
+
+def flush(file: Path) -> None:
+    with file.open("rb+") as opened:
+        os.fsync(opened.fileno())
+
+
+def cached_entries(cache: Path, name: str) -> Sequence[Path]:
+    """Return the folders of the cache that hold a data set of this name."""
+    return [e for e in entries(cache, f"{name}-") if read_manifest(e) is not None]

@@ -1,0 +1,148 @@
+"""Parts of a split: some consecutive images, which one worker reads and decodes at a time.
+
+Workers may be other processes, so nothing here needs torch.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from earl import images
+from earl.errors import BrokenImage
+from earl.images import Pixels
+
+FILES_IN_A_PART = 256
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Pixels, uint8 (n, 3, size, size), and why some rows are broken; those hold nothing."""
+
+    pixels: Pixels
+    broken: dict[int, str] = field(default_factory=dict)
+
+
+class Part(Protocol):
+    """Some consecutive images of a split."""
+
+    def __len__(self) -> int: ...
+
+    def name(self, row: int) -> str:
+        """Return what a person calls the image."""
+        ...
+
+    def decode(self, size: int) -> Decoded:
+        """Return all images of the part."""
+        ...
+
+
+@runtime_checkable
+class EncodedPart(Part, Protocol):
+    """A part whose images are files or what would be the content of files."""
+
+    def loader(self) -> Callable[[int], bytes]:
+        """Return a function from a row to the encoded image; it may raise BrokenImage."""
+        ...
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Image files below a folder."""
+
+    root: str
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def name(self, row: int) -> str:
+        return str(Path(self.root, self.names[row]))
+
+    def loader(self) -> Callable[[int], bytes]:
+        return lambda row: images.read_file(Path(self.root, self.names[row]))
+
+    def decode(self, size: int) -> Decoded:
+        return decode_rows(self, size)
+
+
+def file_parts(root: Path, names: list[str]) -> list[Part]:
+    """Return image files, given relative to `root`, in parts."""
+    starts = range(0, len(names), FILES_IN_A_PART)
+    return [FilePart(str(root), tuple(names[s : s + FILES_IN_A_PART])) for s in starts]
+
+
+@dataclass(frozen=True)
+class ParquetPart:
+    """A row group of a parquet file, with one column of images."""
+
+    file: str
+    group: int
+    column: str
+    rows: tuple[int, ...]  # of the group, ascending
+    nested: bool  # a column of {"bytes": ..., "path": ...}, as Hugging Face writes it
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def name(self, row: int) -> str:
+        return f"{self.file}, row {self.rows[row]} of group {self.group}"
+
+    def loader(self) -> Callable[[int], bytes]:
+        from pyarrow.parquet import ParquetFile
+
+        wanted = f"{self.column}.bytes" if self.nested else self.column
+        with ParquetFile(self.file) as file:
+            table = file.read_row_group(self.group, columns=[wanted], use_threads=False)
+        column = table.column(0).combine_chunks()
+        values = column.field("bytes") if self.nested else column
+
+        def load(row: int) -> bytes:
+            data = values[self.rows[row]].as_py()
+            if not isinstance(data, bytes):
+                raise BrokenImage("it holds no image")
+            return data
+
+        return load
+
+    def decode(self, size: int) -> Decoded:
+        return decode_rows(self, size)
+
+
+def decode_rows(part: EncodedPart, size: int) -> Decoded:
+    """Decode the rows of a part one after the other."""
+    pixels = np.zeros((len(part), 3, size, size), np.uint8)
+    broken = {}
+    load = part.loader()
+    for row in range(len(part)):
+        try:
+            pixels[row] = images.decode(load(row), size)
+        except BrokenImage as error:
+            broken[row] = str(error)
+    return Decoded(pixels, broken)
+
+
+def check_rows(part: EncodedPart) -> dict[int, str]:
+    """Return why some rows of a part cannot be decoded."""
+    broken = {}
+    load = part.loader()
+    for row in range(len(part)):
+        try:
+            images.check(load(row))
+        except BrokenImage as error:
+            broken[row] = str(error)
+    return broken
+
+
+def encoded_rows(part: EncodedPart) -> Iterator[tuple[bytes, str]]:
+    """Yield each encoded image, and why it cannot be decoded; "" if it can."""
+    load = part.loader()
+    for row in range(len(part)):
+        try:
+            data = load(row)
+            images.check(data)
+            yield data, ""
+        except BrokenImage as error:
+            yield b"", str(error)

@@ -1,0 +1,148 @@
+"""Pictures from files: the one place that decodes images.
+
+Whatever Pillow reads becomes RGB, uint8 (3, size, size): turned upright as its EXIF data says,
+resized to a square without cropping (methods: Sec. "Augmentation"), transparency laid on white,
+16-bit grey scaled to 8 bits. Of an animation the first frame counts. Formats that Pillow hands to
+other programs (EPS, WMF) are not read, nor is anything whose header promises too many pixels.
+"""
+
+import io
+import os
+import stat
+import struct
+import zlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from earl.errors import BrokenImage
+
+FORMATS = (  # the common ones first: they are tried in this order
+    *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "MPO", "JPEG2000", "AVIF"),
+    *("QOI", "TGA", "ICO", "PCX", "SGI", "DDS", "DIB"),
+)
+ENDINGS = frozenset(
+    f".{ending}"
+    for ending in (
+        *("jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "dib", "tif", "tiff", "ppm"),
+        *("pgm", "pbm", "pnm", "mpo", "jp2", "j2k", "avif", "qoi", "tga", "ico", "pcx", "sgi"),
+        "dds",
+    )
+)
+MOST_PIXELS = 80_000_000  # the largest picture of ImageNet has 61 million
+MOST_BYTES = 256 << 20
+READ_ONLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+PILLOW_RAISES = (
+    *(OSError, EOFError, ValueError, TypeError, LookupError, SyntaxError, ArithmeticError),
+    *(AttributeError, AssertionError, NotImplementedError, UserWarning, struct.error, zlib.error),
+)
+
+Pixels = NDArray[np.uint8]
+
+
+def decode(data: bytes, size: int) -> Pixels:
+    """Return an encoded picture as RGB, uint8 (3, size, size); BrokenImage says why not."""
+    picture = _guarded(lambda: _upright(_open(data)))
+    if picture.size != (size, size):
+        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(picture).transpose(2, 0, 1)
+
+
+def check(data: bytes) -> tuple[int, int]:
+    """Return width and height of a picture that can be decoded to its end; else BrokenImage.
+
+    A JPEG is decoded at an eighth of its size: that reads all of its data in a third of the time.
+    """
+    picture = _open(data)
+    found = picture.size
+    picture.draft(None, (1, 1))  # does nothing to other formats
+    _guarded(lambda: _upright(picture))
+    return found
+
+
+def side(data: bytes) -> int:
+    """Return the mean of width and height, from the header alone."""
+    width, height = _open(data).size
+    return (width + height) // 2
+
+
+def resize(pixels: Pixels, size: int) -> Pixels:
+    """Return decoded images (n, 3, H, W) as (n, 3, size, size)."""
+    if pixels.shape[2:] == (size, size):
+        return pixels
+    out = np.empty((len(pixels), 3, size, size), np.uint8)
+    for row, image in enumerate(pixels):
+        picture = Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0)))
+        resized = picture.resize((size, size), Image.Resampling.BILINEAR)
+        out[row] = np.asarray(resized).transpose(2, 0, 1)
+    return out
+
+
+def read_file(path: str | Path) -> bytes:
+    """Return the bytes of an image file; BrokenImage if there is no such regular file."""
+    try:
+        with os.fdopen(os.open(path, READ_ONLY), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise BrokenImage("it is not a regular file")
+            if found.st_size > MOST_BYTES:
+                raise BrokenImage(f"it has {found.st_size:,} bytes, more than {MOST_BYTES:,}")
+            return file.read()
+    except OSError as error:
+        raise BrokenImage(f"it cannot be read ({error.strerror or error})") from None
+
+
+@cache
+def formats() -> tuple[str, ...]:
+    """Return the formats that this Pillow was built with."""
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def _open(data: bytes) -> Image.Image:
+    """Return a picture whose header was read and is within the limits."""
+    picture = _guarded(lambda: Image.open(io.BytesIO(data), formats=formats()))
+    width, height = picture.size
+    if width * height > MOST_PIXELS:
+        raise BrokenImage(f"it promises {width:,} x {height:,} pixels, more than {MOST_PIXELS:,}")
+    return picture
+
+
+def _guarded(act: Callable[[], Image.Image]) -> Image.Image:
+    """Run a step of Pillow's; whatever it makes of a broken file becomes a BrokenImage."""
+    try:
+        return act()
+    except UnidentifiedImageError:
+        raise BrokenImage("it is no image that can be read") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise BrokenImage(f"it promises more than {MOST_PIXELS:,} pixels") from None
+    except BrokenImage:  # ours, also a ValueError
+        raise
+    # A hostile or damaged file can raise nearly anything inside Pillow's parsers.
+    except PILLOW_RAISES as error:
+        raise BrokenImage(f"it cannot be decoded ({error})") from None
+
+
+def _upright(picture: Image.Image) -> Image.Image:
+    """Return a picture in RGB, turned as its EXIF data says."""
+    if picture.mode == "RGB" and not picture.info.get("exif"):  # most are
+        picture.load()
+        if "transparency" not in picture.info:
+            return picture
+    picture = ImageOps.exif_transpose(picture)
+    if picture.mode == "I" or picture.mode.startswith("I;16"):
+        grey = np.asarray(picture).astype(np.int64)
+        if grey.min() < 0 or grey.max() > 0xFFFF:
+            raise BrokenImage("its pixels have more than 16 bits; store it with 8 or 16")
+        return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
+    if picture.mode == "F":
+        raise BrokenImage("its pixels are floating-point numbers; store it with 8 or 16 bits")
+    if picture.has_transparency_data:
+        over = picture.convert("RGBA")
+        white = Image.new("RGBA", over.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, over).convert("RGB")
+    return picture.convert("RGB")

@@ -1,0 +1,120 @@
+"""DER++ (Buzzega et al., NeurIPS 2020): replay of labels and of the logits of their time."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from earl.errors import InvalidSetting
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.losses import known_mse
+from earl.memory import Memory, draw_distinct, reservoir
+from earl.networks import Classifier, evaluating, feature_size, train_forward
+from earl.randomness import Randomness
+
+
+class DERpp(Learner):
+    """Replays some memory images with their labels and others with the logits they once had.
+
+    Paper: Buzzega et al., "Dark Experience for General Continual Learning: a Strong, Simple
+    Baseline", NeurIPS 2020. A third of each batch is new, a third has labels, a third logits. Knows
+    no tasks.
+    """
+
+    def __init__(
+        self, backbone: nn.Module, setting: Setting, *, alpha: float = 0.5, beta: float = 0.5
+    ) -> None:
+        if alpha < 0 or beta < 0:
+            raise InvalidSetting(f"alpha = {alpha} and beta = {beta} must not be negative")
+        self.setting = setting
+        self.alpha, self.beta = alpha, beta
+        self.randomness = Randomness(setting.seed)
+        size = feature_size(backbone, setting.image_shape)
+        self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
+        self.optimizer = adam(self.network.parameters(), setting.lr)
+        self.memory = Memory(setting.memory_size, reservoir)
+        self.waiting = Waiting(max(1, setting.batch_size // 3))
+        self.classes = Classes()
+        self.pace = Pace(setting.iterations)
+        self.work = Work()
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Collect a third of a batch, train on it with twice as many old samples, keep it."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            y_i = self.classes.index(y_i)
+            n, head = len(self.classes), self.network.head
+            head.grow(n, self.optimizer, self.randomness.at(n, "head"))
+            self.memory.widen("logits", len(head.weight))
+            self.waiting.append(x_i, y_i)
+            if self.waiting.full:
+                self._learn_block()
+
+    def finish(self) -> None:
+        """Train on the samples that still wait; the memory fills up the batch."""
+        if len(self.waiting):
+            self._learn_block()
+
+    def _learn_block(self) -> None:
+        X, Y = self.waiting.take()
+        z = None
+        for _ in self.pace.owed(len(Y)):
+            z = self._update(X, Y)
+        if z is None:  # no update was due, so the logits are not known yet
+            z = self.scores(X)
+            self.work.forwards += len(Y)
+        room = len(self.network.head.weight) - z.shape[1]
+        z = F.pad(z.cpu(), (0, room), value=float("nan"))  # classes unknown today stay unknown
+        insert = self.randomness.at(self.memory.seen, "insert")
+        self.memory.add(insert, x=X, y=Y, logits=z)
+
+    def _update(self, X: Tensor, Y: Tensor) -> Tensor:
+        """Make one update; return the logits that the new samples X (w, ...) had in it, (w, n)."""
+        t, w, n = self.work.updates, len(Y), len(self.classes)
+        rest = self.setting.batch_size - w
+        rows = draw_distinct(len(self.memory), rest, self.randomness.at(t, "draw"))
+        stored = torch.empty(0, n)
+        if len(rows):
+            X_m, Y_m, stored = self.memory.take(rows, "x", "y", "logits")
+            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
+        z = train_forward(self.network, X)[:, :n].float()  # one pass: shared batch statistics
+        Y, stored = Y.to(z.device), stored[:, :n].to(z.device)
+        loss = F.cross_entropy(z[:w], Y[:w])
+        if len(rows):
+            m = w + self.waiting.size  # the draw with labels is z[w:m], that with logits z[m:]
+            loss = loss + self.beta * F.cross_entropy(z[w:m], Y[w:m])
+            loss = loss + self.alpha * known_mse(z[m:], stored[m - w :])  # Eq. (6)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.work.add(len(Y))
+        return z[:w].detach()
+
+    def scores(self, x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            z: Tensor = self.network.head(self.features(x))
+            return z[:, : len(self.classes)]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the backbone's features, (B, size)."""
+        self.setting.check_images(x)
+        with evaluating(self.network), torch.inference_mode():
+            h: Tensor = self.network.backbone(self.setting.view(x.to(self.setting.device)))
+            return h
+
+    def vectors(self) -> Tensor:
+        """Return the rows of the classifier for the seen classes, (n, size)."""
+        return self.network.head.weight[: len(self.classes)].detach()
+
+    def parts(self) -> Mapping[str, Stateful]:
+        return {
+            "network": self.network,
+            "optimizer": self.optimizer,
+            "memory": self.memory,
+            "waiting": self.waiting,
+            "classes": self.classes,
+            "pace": self.pace,
+            "work": self.work,
+        }

@@ -1,0 +1,155 @@
+"""Maximally interfered retrieval (Aljundi et al., NeurIPS 2019)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from earl.errors import InvalidSetting
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.memory import Memory, reservoir
+from earl.networks import Classifier, evaluating, feature_size, train_forward
+from earl.randomness import Randomness
+
+
+class ERMIR(Learner):
+    """Replays the memory images whose loss an update on the new samples alone would raise most.
+
+    Paper: Aljundi et al., "Online Continual Learning with Maximally Interfered Retrieval", NeurIPS
+    2019. Batches and memory are those of experience replay. Knows no tasks.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        setting: Setting,
+        *,
+        candidates: int = 50,
+        virtual_lr: float = 0.0,
+    ) -> None:
+        if candidates < 1:
+            raise InvalidSetting(f"candidates = {candidates} must be at least 1")
+        if not 0 <= virtual_lr < float("inf"):
+            raise InvalidSetting(f"virtual_lr = {virtual_lr} must be positive, or 0 to be lr")
+        self.setting = setting
+        self.candidates, self.virtual_lr = candidates, virtual_lr or setting.lr
+        self.randomness = Randomness(setting.seed)
+        size = feature_size(backbone, setting.image_shape)
+        self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
+        self.optimizer = adam(self.network.parameters(), setting.lr)
+        self.memory = Memory(setting.memory_size, reservoir)
+        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.classes = Classes()
+        self.pace = Pace(setting.iterations)
+        self.work = Work()
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Collect half a batch of new samples, train on them with what they disturb, keep them."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            y_i = self.classes.index(y_i)
+            n = len(self.classes)
+            self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
+            self.waiting.append(x_i, y_i)
+            if self.waiting.full:
+                self._learn_block()
+
+    def finish(self) -> None:
+        """Train on the samples that still wait; the memory fills up the batch."""
+        if len(self.waiting):
+            self._learn_block()
+
+    def _learn_block(self) -> None:
+        X, Y = self.waiting.take()
+        for _ in self.pace.owed(len(Y)):
+            self._update(X, Y)
+        self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=X, y=Y)
+
+    def _update(self, X: Tensor, Y: Tensor) -> None:
+        X, Y = self._augment(X, "augment"), Y.to(self.setting.device)
+        if len(self.memory) and len(Y) < self.setting.batch_size:
+            X_m, Y_m = self._retrieve(X, Y)
+            X, Y = torch.cat((X, self._augment(X_m, "augment memory"))), torch.cat((Y, Y_m))
+        z = train_forward(self.network, X)[:, : len(self.classes)]
+        loss = F.cross_entropy(z.float(), Y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.work.add(len(Y))
+
+    def _retrieve(self, X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the memory samples, (B - W, C, H, W) and (B - W,), that X and Y disturb most."""
+        rest = self.setting.batch_size - len(Y)
+        c = max(self.candidates, 2 * rest)  # fewer would leave no choice
+        draw = self.randomness.at(self.work.updates, "draw")
+        X_c, Y_c = (part.to(Y.device) for part in self.memory.sample(c, "x", "y", generator=draw))
+        if len(Y_c) <= rest:
+            return X_c, Y_c
+        theta_v = self._virtual_step(X, Y)
+        score = self._interference(theta_v, X_c, Y_c)
+        self.work.forwards += 3 * len(Y) + 2 * len(Y_c)  # a gradient costs three forward passes
+        most = score.argsort(descending=True, stable=True)[:rest]
+        return X_c[most], Y_c[most]
+
+    def _virtual_step(self, X: Tensor, Y: Tensor) -> dict[str, Tensor]:
+        """Return theta_v = theta - virtual_lr · g, with g = ∇CE on the new samples X, Y alone.
+
+        The pass is in training mode, as the update it foresees, and leaves the network as it is:
+        the running statistics it moves are copies.
+        """
+        copies = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
+        several = X if len(X) > 1 else X.repeat(2, 1, 1, 1)  # batch norm needs two
+        self.network.train()
+        z = functional_call(self.network, copies, (several,))[: len(X), : len(self.classes)]
+        theta = {n: p for n, p in self.network.named_parameters() if p.requires_grad}
+        loss = F.cross_entropy(z.float(), Y)
+        g = torch.autograd.grad(loss, list(theta.values()), materialize_grads=True)
+        return {
+            name: p.detach() - self.virtual_lr * g_p
+            for (name, p), g_p in zip(theta.items(), g, strict=True)
+        }
+
+    def _interference(self, theta_v: dict[str, Tensor], X: Tensor, Y: Tensor) -> Tensor:
+        """Return how much the virtual step raises the loss of each candidate, (c,).
+
+        In evaluation mode, so that scores depend on no other candidate and move no statistics.
+        """
+        X, n = self.setting.view(X), len(self.classes)
+        with evaluating(self.network), torch.inference_mode():
+            z, z_v = self.network(X), functional_call(self.network, theta_v, (X,))
+            now = F.cross_entropy(z[:, :n].float(), Y, reduction="none")
+            then = F.cross_entropy(z_v[:, :n].float(), Y, reduction="none")
+            return then - now
+
+    def _augment(self, X: Tensor, purpose: str) -> Tensor:
+        generator = self.randomness.at(self.work.updates, purpose)
+        return self.setting.augment(X.to(self.setting.device), generator)
+
+    def scores(self, x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            z: Tensor = self.network.head(self.features(x))
+            return z[:, : len(self.classes)]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the backbone's features, (B, size)."""
+        self.setting.check_images(x)
+        with evaluating(self.network), torch.inference_mode():
+            h: Tensor = self.network.backbone(self.setting.view(x.to(self.setting.device)))
+            return h
+
+    def vectors(self) -> Tensor:
+        """Return the rows of the classifier for the seen classes, (n, size)."""
+        return self.network.head.weight[: len(self.classes)].detach()
+
+    def parts(self) -> Mapping[str, Stateful]:
+        return {
+            "network": self.network,
+            "optimizer": self.optimizer,
+            "memory": self.memory,
+            "waiting": self.waiting,
+            "classes": self.classes,
+            "pace": self.pace,
+            "work": self.work,
+        }

@@ -1,0 +1,170 @@
+"""Online elastic weight consolidation (Kirkpatrick et al., PNAS 2017) on top of replay."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from earl.errors import InvalidSetting
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.memory import Memory, reservoir
+from earl.networks import Classifier, evaluating, feature_size, train_forward
+from earl.randomness import Randomness
+
+
+class EWC(Learner):
+    """Replays like ER, and holds the backbone's weights near those of the last task boundary.
+
+    Paper: Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 2017,
+    in the online form EWC++ of Chaudhry et al., "Riemannian Walk for Incremental Learning", ECCV
+    2018. How firmly a weight is held follows from a running Fisher diagonal. Uses task boundaries.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        setting: Setting,
+        *,
+        ewc_lambda: float = 100.0,
+        alpha: float = 0.5,
+        normalize_fisher: bool = False,
+    ) -> None:
+        if not 0 <= ewc_lambda < float("inf"):
+            raise InvalidSetting(f"ewc_lambda = {ewc_lambda} must not be negative or infinite")
+        if not 0 < alpha <= 1:
+            raise InvalidSetting(f"alpha = {alpha} must be above 0 and at most 1")
+        self.setting = setting
+        self.ewc_lambda = ewc_lambda
+        self.randomness = Randomness(setting.seed)
+        size = feature_size(backbone, setting.image_shape)
+        self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
+        self.optimizer = adam(self.network.parameters(), setting.lr)
+        # The head is left out: its rows belong to classes, and some are not there yet.
+        self.theta = [p for p in self.network.backbone.parameters() if p.requires_grad]
+        self.fisher = Fisher(alpha, normalize_fisher)
+        self.memory = Memory(setting.memory_size, reservoir)
+        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.classes = Classes()
+        self.pace = Pace(setting.iterations)
+        self.work = Work()
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Collect half a batch of new samples, train on them with as many old ones, keep them."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            y_i = self.classes.index(y_i)
+            n = len(self.classes)
+            self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
+            self.waiting.append(x_i, y_i)
+            if self.waiting.full:
+                self._learn_block()
+
+    def end_task(self) -> None:
+        """Hold on to the weights as they are now; those of the boundary before are let go."""
+        self.fisher.consolidate(self.theta)
+
+    def finish(self) -> None:
+        """Train on the samples that still wait; the memory fills up the batch."""
+        if len(self.waiting):
+            self._learn_block()
+
+    def _learn_block(self) -> None:
+        X, Y = self.waiting.take()
+        for _ in self.pace.owed(len(Y)):
+            self._update(X, Y)
+        self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=X, y=Y)
+
+    def _update(self, X: Tensor, Y: Tensor) -> None:
+        t = self.work.updates
+        if len(self.memory):
+            rest = self.setting.batch_size - len(Y)
+            draw = self.randomness.at(t, "draw")
+            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
+            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
+        z = train_forward(self.network, X)[:, : len(self.classes)]
+        loss = F.cross_entropy(z.float(), Y.to(z.device))
+        self.optimizer.zero_grad()
+        loss.backward()
+        # The penalty enters by its gradient, and only now: the Fisher is that of cross-entropy.
+        g = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.theta]
+        self.fisher.update(g)
+        if self.fisher.Omega:
+            for g_p, pull in zip(g, self.fisher.pull(self.theta), strict=True):
+                g_p.add_(pull, alpha=self.ewc_lambda)
+        self.optimizer.step()
+        self.work.add(len(Y))
+
+    def scores(self, x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            z: Tensor = self.network.head(self.features(x))
+            return z[:, : len(self.classes)]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the backbone's features, (B, size)."""
+        self.setting.check_images(x)
+        with evaluating(self.network), torch.inference_mode():
+            h: Tensor = self.network.backbone(self.setting.view(x.to(self.setting.device)))
+            return h
+
+    def vectors(self) -> Tensor:
+        """Return the rows of the classifier for the seen classes, (n, size)."""
+        return self.network.head.weight[: len(self.classes)].detach()
+
+    def parts(self) -> Mapping[str, Stateful]:
+        return {
+            "network": self.network,
+            "optimizer": self.optimizer,
+            "fisher": self.fisher,
+            "memory": self.memory,
+            "waiting": self.waiting,
+            "classes": self.classes,
+            "pace": self.pace,
+            "work": self.work,
+        }
+
+
+class Fisher:
+    """The running diagonal Phi, and Omega and theta* as they were at the last boundary.
+
+    Each is a list with one tensor per parameter; all are empty until there is something to hold.
+    """
+
+    def __init__(self, alpha: float, normalize: bool) -> None:
+        self.alpha, self.normalize = alpha, normalize
+        self.Phi: list[Tensor] = []
+        self.Omega: list[Tensor] = []
+        self.theta_star: list[Tensor] = []
+
+    def update(self, g: list[Tensor]) -> None:
+        """Move Phi towards the squares of the gradients g; the first ones are taken as they are."""
+        if not self.Phi:
+            self.Phi = [g_p.square() for g_p in g]
+            return
+        for Phi, g_p in zip(self.Phi, g, strict=True):
+            Phi.mul_(1 - self.alpha).addcmul_(g_p, g_p, value=self.alpha)
+
+    def consolidate(self, theta: list[nn.Parameter]) -> None:
+        """Set Omega to Phi and theta* to theta; before the first update there is no Phi to set."""
+        if not self.Phi:
+            return
+        self.Omega = [Phi.clone() for Phi in self.Phi]
+        if self.normalize:
+            low = min(float(Omega.min()) for Omega in self.Omega)
+            high = max(float(Omega.max()) for Omega in self.Omega)
+            self.Omega = [(Omega - low) / max(high - low, 1e-30) for Omega in self.Omega]
+        self.theta_star = [p.detach().clone() for p in theta]
+
+    def pull(self, theta: list[nn.Parameter]) -> list[Tensor]:
+        """Return the gradient 2 Omega (theta - theta*) of sum Omega (theta - theta*)²."""
+        held = zip(self.Omega, theta, self.theta_star, strict=True)
+        return [2 * Omega * (p.detach() - star) for Omega, p, star in held]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"Phi": self.Phi, "Omega": self.Omega, "theta_star": self.theta_star}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.Phi, self.Omega = list(state["Phi"]), list(state["Omega"])
+        self.theta_star = list(state["theta_star"])

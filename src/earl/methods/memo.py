@@ -1,0 +1,190 @@
+"""MEMO (Zhou et al., ICLR 2023): a specialised block for every task behind shared ones."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from earl.errors import InvalidSetting
+from earl.expandable import Expandable, widen
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.memory import Memory, greedy_balanced
+from earl.networks import GrowingLinear, build, evaluating, feature_size, train_forward
+from earl.randomness import Randomness
+
+
+class MEMO(Learner):
+    """Freezes the last stage of the network at the end of a task and goes on with a copy of it.
+
+    Paper: Zhou et al., "A Model or 603 Exemplars: Towards Memory-Efficient Class-Incremental
+    Learning", ICLR 2023. Is told the ends of tasks.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        setting: Setting,
+        *,
+        aux_weight: float = 1.0,
+        max_extractors: int = 10,
+        align: bool = False,
+    ) -> None:
+        if aux_weight < 0:
+            raise InvalidSetting(f"aux_weight = {aux_weight} must not be negative")
+        if max_extractors < 1:
+            raise InvalidSetting(f"max_extractors = {max_extractors} must be at least 1")
+        self.setting = setting
+        self.aux_weight, self.max_extractors, self.align = aux_weight, max_extractors, align
+        self.randomness = Randomness(setting.seed)
+        size = feature_size(backbone, setting.image_shape)
+        head = build(lambda: GrowingLinear(size), self.randomness.at(0, "head"))
+        self.network = Expandable(backbone, size, head).to(setting.device)
+        self.optimizer = adam(self.network.parameters(), setting.lr)
+        self.memory = Memory(setting.memory_size, greedy_balanced)
+        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.classes = Classes()
+        self.tasks = Tasks()
+        self.pace = Pace(setting.iterations)
+        self.work = Work()
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Collect half a batch of new samples, train on them with as many old ones, keep them."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            y_i = self.classes.index(y_i)
+            n, n_prev = len(self.classes), self.tasks.n_prev
+            self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
+            if self.network.aux is not None:
+                draw = self.randomness.at(n, "aux rows")
+                self.network.aux.grow(1 + n - n_prev, self.optimizer, draw)
+            self.waiting.append(x_i, y_i)
+            if self.waiting.full:
+                self._learn_block()
+
+    def finish(self) -> None:
+        """Train on the samples that still wait; the memory fills up the batch."""
+        if len(self.waiting):
+            self._learn_block()
+
+    def _learn_block(self) -> None:
+        X, Y = self.waiting.take()
+        for _ in self.pace.owed(len(Y)):
+            self._update(X, Y)
+        self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=X, y=Y)
+
+    def _update(self, X: Tensor, Y: Tensor) -> None:
+        t = self.work.updates
+        if len(self.memory):
+            rest = self.setting.batch_size - len(Y)
+            draw = self.randomness.at(t, "draw")
+            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
+            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
+        h = train_forward(self.network, X)  # (B, s·size)
+        loss = self._loss(h, Y.to(h.device))
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.work.add(len(Y))
+
+    def _loss(self, h: Tensor, Y: Tensor) -> Tensor:
+        """Return CE(z, y) + α_a CE(a, aux label) of the features h of all extractors."""
+        n, n_prev = len(self.classes), self.tasks.n_prev
+        z = self.network.head(h)[:, :n]
+        loss = F.cross_entropy(z.float(), Y)
+        if self.network.aux is not None:
+            a = self.network.aux(h[:, -self.network.size :])[:, : 1 + n - n_prev]
+            loss = loss + self.aux_weight * F.cross_entropy(a.float(), aux_labels(Y, n_prev))
+        return loss
+
+    def end_task(self) -> None:
+        """Learn what waits, freeze the newest extractor and go on with a copy of it.
+
+        A task that brought no new class changes nothing else; with `max_extractors` of them the
+        newest one goes on itself, and only the auxiliary head is new.
+        """
+        self.finish()
+        n, n_prev = len(self.classes), self.tasks.n_prev
+        if n == n_prev:
+            return
+        if self.align and n_prev:
+            align_rows(self.network.head.weight, n_prev, n)
+        self.tasks.n_prev = n
+        self._expand(n)
+
+    def _expand(self, n: int) -> None:
+        kept, draw = self.optimizer.state, self.randomness.at(n, "expand")
+        network, s = self.network, len(self.network.extractors)
+        if s < self.max_extractors:
+            network.resize(s + 1)
+            widen(network.head, (s + 1) * network.size, n, kept, draw)
+        network.aux = build(lambda: GrowingLinear(network.size), draw).to(self.setting.device)
+        self.optimizer = adam(network.trainable(), self.setting.lr)
+        for p in network.trainable():
+            if p in kept:  # neither the new extractor nor the new auxiliary head has moments yet
+                self.optimizer.state[p] = kept[p]
+
+    def scores(self, x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            z: Tensor = self.network.head(self.features(x))
+            return z[:, : len(self.classes)]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the features of all extractors side by side, (B, s·size)."""
+        self.setting.check_images(x)
+        with evaluating(self.network), torch.inference_mode():
+            h: Tensor = self.network(self.setting.view(x.to(self.setting.device)))
+            return h
+
+    def vectors(self) -> Tensor:
+        """Return the rows of the classifier for the seen classes, (n, s·size)."""
+        return self.network.head.weight[: len(self.classes)].detach()
+
+    def costs(self) -> dict[str, float]:
+        """Return the costs; `extractors` make each image dearer than ER's."""
+        return {**super().costs(), "extractors": len(self.network.extractors)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if set(state) == set(self.parts()):
+            self.network.take_shape_of(state["network"])
+            self.optimizer = adam(self.network.trainable(), self.setting.lr)
+        super().load_state_dict(state)
+
+    def parts(self) -> Mapping[str, Stateful]:
+        return {
+            "network": self.network,
+            "optimizer": self.optimizer,
+            "memory": self.memory,
+            "waiting": self.waiting,
+            "classes": self.classes,
+            "tasks": self.tasks,
+            "pace": self.pace,
+            "work": self.work,
+        }
+
+
+class Tasks:
+    """How many classes were seen before the task that is going on."""
+
+    def __init__(self) -> None:
+        self.n_prev = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"n_prev": self.n_prev}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.n_prev = state["n_prev"]
+
+
+def aux_labels(y: Tensor, n_prev: int) -> Tensor:
+    """Return 0 for the classes of earlier tasks, then 1, 2, ... for those of the newest; (B,)."""
+    return (y - n_prev + 1).clamp(min=0)
+
+
+def align_rows(weight: Tensor, n_prev: int, n: int) -> None:
+    """Scale the rows of the newest classes until their mean norm is that of the older ones."""
+    with torch.no_grad():
+        norms = weight[:n].norm(dim=1)
+        weight[n_prev:n] *= norms[:n_prev].mean() / norms[n_prev:].mean()

@@ -1,0 +1,177 @@
+"""Online search for the learning rate by a population of three (Cai, Sener, Koltun, ICCV 2021)."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from earl.errors import InvalidSetting
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.memory import Memory, reservoir
+from earl.networks import Classifier, evaluating, feature_size, train_forward
+from earl.randomness import Randomness
+
+FACTORS = (0.5, 1.0, 2.0)  # the learning rates of the replicas, relative to the present one
+MIDDLE = 1
+
+
+class PoLRS(Learner):
+    """Trains three replicas of ER at lr/2, lr and 2·lr, and goes on from the best now and then.
+
+    Paper: Cai, Sener, Koltun, "Online Continual Learning with Natural Distribution Shifts: An
+    Empirical Study with Visual Data", ICCV 2021. The best is who predicted most of the last
+    `window` samples before they were learned. Knows no tasks.
+    """
+
+    def __init__(self, backbone: nn.Module, setting: Setting, *, window: int = 500) -> None:
+        if window < 1:
+            raise InvalidSetting(f"window = {window} must be at least 1 sample")
+        self.setting = setting
+        self.randomness = Randomness(setting.seed)
+        size = feature_size(backbone, setting.image_shape)
+        network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
+        self.networks = [network, copy.deepcopy(network), copy.deepcopy(network)]
+        self.optimizers = [
+            adam(network.parameters(), setting.lr * factor)
+            for network, factor in zip(self.networks, FACTORS, strict=True)
+        ]
+        self.window = Window(window)
+        self.memory = Memory(setting.memory_size, reservoir)
+        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.classes = Classes()
+        self.pace = Pace(setting.iterations)
+        self.work = Work()
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Let the replicas predict each sample; then collect, train and keep as ER does."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            self._ask(x_i, y_i)
+            if self.window.full:
+                self._continue_from_best()
+            y_i = self.classes.index(y_i)
+            n = len(self.classes)
+            for network, optimizer in zip(self.networks, self.optimizers, strict=True):
+                network.head.grow(n, optimizer, self.randomness.at(n, "head"))  # the same rows
+            self.waiting.append(x_i, y_i)
+            if self.waiting.full:
+                self._learn_block()
+
+    def finish(self) -> None:
+        """Train on the samples that still wait; the memory fills up the batch."""
+        if len(self.waiting):
+            self._learn_block()
+
+    def _ask(self, x: Tensor, y: Tensor) -> None:
+        """Count which replicas know the class of a sample that none of them has learned."""
+        if not len(self.classes):
+            return
+        answers = torch.stack([self._scores(network, x).argmax() for network in self.networks])
+        self.window.count((self.classes.ids(answers) == y).tolist())
+        self.work.forwards += len(self.networks)
+
+    def _continue_from_best(self) -> None:
+        """Make all replicas copies of the best, its Adam moments included, around its rate."""
+        best = self.window.leader()
+        lr = self.optimizers[best].param_groups[0]["lr"]
+        weights = copy.deepcopy(self.networks[best].state_dict())
+        moments = self.optimizers[best].state_dict()
+        for network, optimizer, factor in zip(self.networks, self.optimizers, FACTORS, strict=True):
+            network.load_state_dict(weights)
+            optimizer.load_state_dict(copy.deepcopy(moments))  # it would share the tensors
+            optimizer.param_groups[0]["lr"] = lr * factor
+        self.window.clear()
+
+    def _learn_block(self) -> None:
+        X, Y = self.waiting.take()
+        for _ in self.pace.owed(len(Y)):
+            self._update(X, Y)
+        self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=X, y=Y)
+
+    def _update(self, X: Tensor, Y: Tensor) -> None:
+        t = self.work.updates
+        if len(self.memory):
+            rest = self.setting.batch_size - len(Y)
+            draw = self.randomness.at(t, "draw")
+            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
+            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
+        for network, optimizer in zip(self.networks, self.optimizers, strict=True):
+            z = train_forward(network, X)[:, : len(self.classes)]
+            loss = F.cross_entropy(z.float(), Y.to(z.device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        self.work.add(len(self.networks) * len(Y))
+
+    @property
+    def leader(self) -> Classifier:
+        """The replica that answers: the best of the present window."""
+        return self.networks[self.window.leader()]
+
+    def scores(self, x: Tensor) -> Tensor:
+        self.setting.check_images(x)
+        return self._scores(self.leader, x)
+
+    def _scores(self, network: nn.Module, x: Tensor) -> Tensor:
+        with evaluating(network), torch.inference_mode():
+            z: Tensor = network(self.setting.view(x.to(self.setting.device)))
+            return z[:, : len(self.classes)]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the features of the replica that answers, (B, size)."""
+        self.setting.check_images(x)
+        with evaluating(self.leader), torch.inference_mode():
+            h: Tensor = self.leader.backbone(self.setting.view(x.to(self.setting.device)))
+            return h
+
+    def vectors(self) -> Tensor:
+        """Return the rows of the answering classifier for the seen classes, (n, size)."""
+        return self.leader.head.weight[: len(self.classes)].detach()
+
+    def parts(self) -> Mapping[str, Stateful]:
+        return {
+            **{f"network_{j}": network for j, network in enumerate(self.networks)},
+            **{f"optimizer_{j}": optimizer for j, optimizer in enumerate(self.optimizers)},
+            "window": self.window,
+            "memory": self.memory,
+            "waiting": self.waiting,
+            "classes": self.classes,
+            "pace": self.pace,
+            "work": self.work,
+        }
+
+
+class Window:
+    """Counts, over at most `size` samples, how many each replica predicted rightly."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.clear()
+
+    def clear(self) -> None:
+        self.samples = 0
+        self.right = [0] * len(FACTORS)
+
+    @property
+    def full(self) -> bool:
+        return self.samples >= self.size
+
+    def count(self, right: list[bool]) -> None:
+        """Count one sample, and which replicas were right about it."""
+        self.samples += 1
+        self.right = [r + new for r, new in zip(self.right, right, strict=True)]
+
+    def leader(self) -> int:
+        """Return the replica that was right most often; if there are several, the middle one."""
+        most = max(self.right)
+        return self.right.index(most) if self.right.count(most) == 1 else MIDDLE
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"samples": self.samples, "right": list(self.right)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.samples, self.right = state["samples"], list(state["right"])

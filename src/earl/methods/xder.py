@@ -1,0 +1,228 @@
+"""X-DER (Boschini et al., TPAMI 2022): DER++ whose stored logits and future heads keep learning."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from earl.contrast import contrast_augment
+from earl.errors import InvalidSetting
+from earl.heads import Heads, renew
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.losses import known_mse, supervised_contrastive
+from earl.memory import Memory, draw_distinct, reservoir
+from earl.networks import Classifier, evaluating, feature_size, train_forward, untracked
+from earl.randomness import Randomness
+
+AT_ONCE = 250  # memory images that are looked at together when a task ends
+
+
+class XDER(Learner):
+    """Replays logits that are kept up to date, and prepares output rows for classes to come.
+
+    Paper: Boschini et al., "Class-Incremental Continual Learning into the eXtended DER-verse",
+    TPAMI 2022. Past, present and future are the classes first seen before the last announced
+    boundary, those first seen since, and `future` spare rows of the classifier.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        setting: Setting,
+        *,
+        alpha: float = 0.6,
+        beta: float = 0.9,
+        gamma: float = 0.85,
+        lam: float = 0.04,
+        eta: float = 0.01,
+        mu: float = 0.2,
+        temperature: float = 5.0,
+        views: int = 2,
+        contrasted: int = 64,
+        future: int = 10,
+        smallest_crop: float = 0.2,
+        mirror: bool = True,
+    ) -> None:
+        for name, value in {"alpha": alpha, "beta": beta, "lam": lam, "eta": eta, "mu": mu}.items():
+            require(value >= 0, f"{name} = {value} must not be negative")
+        for name, value in {"gamma": gamma, "smallest_crop": smallest_crop}.items():
+            require(0 < value <= 1, f"{name} = {value} must be above 0 and at most 1")
+        require(temperature > 0, f"temperature = {temperature} must be positive")
+        require(views >= 2, f"views = {views} must be at least 2, or an image has no counterpart")
+        require(contrasted >= 1, f"contrasted = {contrasted} must be at least 1 image")
+        require(future >= 1, f"future = {future} must be at least 1 row")
+        self.setting = setting
+        self.alpha, self.beta, self.gamma, self.lam = alpha, beta, gamma, lam
+        self.eta, self.mu, self.temperature = eta, mu, temperature
+        self.views, self.contrasted, self.future = views, contrasted, future
+        self.smallest_crop, self.mirror = smallest_crop, mirror
+        self.randomness = Randomness(setting.seed)
+        size = feature_size(backbone, setting.image_shape)
+        self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
+        self.optimizer = adam(self.network.parameters(), setting.lr)
+        self.memory = Memory(setting.memory_size, reservoir)
+        self.waiting = Waiting(max(1, setting.batch_size // 3))
+        self.classes, self.heads = Classes(), Heads()
+        self.pace, self.work = Pace(setting.iterations), Work()
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Collect a third of a batch, train on it with twice as many old samples, keep it."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            y_i = self.classes.index(y_i)
+            self.heads.arrive(int(y_i))
+            n, head = len(self.classes), self.network.head
+            head.grow(n + self.future, self.optimizer, self.randomness.at(n, "head"))
+            self.memory.widen("logits", len(head.weight))
+            self.waiting.append(x_i, y_i)
+            if self.waiting.full:
+                self._learn_block()
+
+    def finish(self) -> None:
+        """Train on the samples that still wait; the memory fills up the batch."""
+        if len(self.waiting):
+            self._learn_block()
+
+    def end_task(self) -> None:
+        """Bring the stored logits of past classes up to date; present classes become past."""
+        self.finish()  # what still waits belongs to the task that ends
+        if len(self.memory):
+            every = torch.arange(len(self.memory))
+            (Y,) = self.memory.take(every, "y")
+            past = every[self.heads.present > Y]
+            for rows in past.split(AT_ONCE) if len(past) else ():
+                self._transplant(rows, self._look(*self.memory.take(rows, "x")))
+            self.memory.update(every, replays=torch.zeros_like(every))
+        self.heads.close(len(self.classes))
+
+    def _learn_block(self) -> None:
+        X, Y = self.waiting.take()
+        z = None
+        for _ in self.pace.owed(len(Y)):
+            z = self._update(X, Y)
+        z = self._look(X) if z is None else z  # no update may have been due
+        if P := self.heads.present:  # past logits stay below that of a present class
+            z = torch.where((Y >= P)[:, None], renew(z, z, Y, slice(P), self.gamma), z)
+        z = F.pad(z, (0, len(self.network.head.weight) - z.shape[1]), value=float("nan"))
+        insert = self.randomness.at(self.memory.seen, "insert")
+        self.memory.add(insert, x=X, y=Y, logits=z, replays=torch.zeros_like(Y))
+
+    def _update(self, X: Tensor, Y: Tensor) -> Tensor:
+        """Make one update; return the logits the new samples X (w, ...) had in it, (w, n + f)."""
+        t, w = self.work.updates, len(Y)
+        rest = self.setting.batch_size - w
+        rows = draw_distinct(len(self.memory), rest, self.randomness.at(t, "draw"))
+        stored = torch.empty(0, 0)
+        if len(rows):
+            X_m, Y_m, stored = self.memory.take(rows, "x", "y", "logits")
+            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        X, Y = X.to(self.setting.device), Y.to(self.setting.device)
+
+        z = train_forward(self.network, self.setting.augment(X, self.randomness.at(t, "augment")))
+        z = z[:, : len(self.classes) + self.future].float()  # past, present, future
+        loss = self._der_loss(z, Y, stored[:, : z.shape[1]].to(z.device), w)
+        loss = loss + self.lam * self._contrast(X[: self.contrasted], Y[: self.contrasted], t)
+        loss = loss + self.eta * self._margins(z, Y, w)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        z = z.detach().cpu()
+        if len(rows):
+            self._replayed(rows, z[w:], self.randomness.at(t, "transplant"))
+        self.work.add(len(Y) + self.views * min(len(Y), self.contrasted))
+        return z[:w]
+
+    def _der_loss(self, z: Tensor, Y: Tensor, stored: Tensor, w: int) -> Tensor:
+        """Cross-entropy of the w new samples, then DER++'s two terms for the replayed ones."""
+        n, first = len(self.classes), self.heads.first_rival
+        loss = F.cross_entropy(z[:w, first:n], Y[:w] - first)
+        if len(stored):
+            m = w + self.waiting.size  # the draw with labels is z[w:m], that with logits z[m:]
+            loss = loss + self.beta * F.cross_entropy(z[w:m, :n], Y[w:m])
+            loss = loss + self.alpha * known_mse(z[m:], stored[m - w :])  # future rows too
+        return loss
+
+    def _contrast(self, X: Tensor, Y: Tensor, t: int) -> Tensor:
+        """Supervised contrast of future logits: a mean over images, a sum over their views."""
+        generator = self.randomness.at(t, "contrast")
+        X_v = X.repeat(self.views, 1, 1, 1)
+        X_v = contrast_augment(X_v, generator, smallest=self.smallest_crop, mirror=self.mirror)
+        n = len(self.classes)
+        with untracked(self.network):  # answers concern images that look like the others
+            z = train_forward(self.network, self.setting.view(X_v))[:, n : n + self.future]
+        f_hat = F.normalize(z.float(), dim=1)
+        loss = supervised_contrastive(f_hat, Y.repeat(self.views), self.temperature)
+        return loss.sum() / len(X)
+
+    def _margins(self, z: Tensor, Y: Tensor, w: int) -> Tensor:
+        """By how much future logits, and past probabilities of new samples, come too close."""
+        n, P = len(self.classes), self.heads.present
+        head = self.heads.of(torch.arange(n)).to(z.device)
+        own = z[:, :n].masked_fill(head != head[Y][:, None], float("-inf")).amax(dim=1)
+        margins = mean_positive(z[:, n:].amax(dim=1) + self.mu - own)
+        if 0 < P < n:
+            p = z[:w, :n].softmax(dim=1)
+            past, present = p[:, :P].amax(dim=1).detach(), p[:, P:].amax(dim=1)
+            margins = margins + mean_positive((past + self.mu - present)[Y[:w] >= P])
+        return margins
+
+    def _replayed(self, rows: Tensor, z: Tensor, generator: torch.Generator) -> None:
+        """Count replays of past classes; the r-th in a task renews an entry with chance 1/r."""
+        Y, replays = self.memory.take(rows, "y", "replays")
+        old = self.heads.present > Y
+        rows, z, replays = rows[old], z[old], replays[old] + 1
+        self.memory.update(rows, replays=replays)
+        chosen = torch.rand(len(rows), generator=generator) * replays < 1
+        self._transplant(rows[chosen], z[chosen])
+
+    def _transplant(self, rows: Tensor, z: Tensor) -> None:
+        """Write the present and future part of logits z (k, n + f) into memory rows (k,)."""
+        Y, stored = self.memory.take(rows, "y", "logits")
+        part = slice(self.heads.present, z.shape[1])
+        self.memory.update(rows, logits=renew(stored, z, Y, part, self.gamma))
+
+    def _look(self, X: Tensor) -> Tensor:
+        """Return the logits of seen and future classes as the network answers now, (b, n + f)."""
+        self.work.forwards += len(X)
+        with torch.inference_mode():
+            z: Tensor = self.network.head(self.features(X)).float().cpu()
+            return z[:, : len(self.classes) + self.future]
+
+    def scores(self, x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            z: Tensor = self.network.head(self.features(x))
+            return z[:, : len(self.classes)]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the backbone's features, (B, size)."""
+        self.setting.check_images(x)
+        with evaluating(self.network), torch.inference_mode():
+            h: Tensor = self.network.backbone(self.setting.view(x.to(self.setting.device)))
+            return h
+
+    def vectors(self) -> Tensor:
+        """Return the rows of the classifier for the seen classes, (n, size)."""
+        return self.network.head.weight[: len(self.classes)].detach()
+
+    def parts(self) -> Mapping[str, Stateful]:
+        return {
+            "network": self.network,
+            "optimizer": self.optimizer,
+            "memory": self.memory,
+            "waiting": self.waiting,
+            "classes": self.classes,
+            "heads": self.heads,
+            "pace": self.pace,
+            "work": self.work,
+        }
+
+
+def mean_positive(gap: Tensor) -> Tensor:
+    """Return the mean of the positive values of gap (k,); 0 if there are none."""
+    return gap.relu().sum() / (gap > 0).sum().clamp(min=1)
+
+
+def require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvalidSetting(message)

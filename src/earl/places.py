@@ -1,0 +1,61 @@
+"""Places: where data sets and their decoded copies lie on this machine.
+
+They are no part of an experiment: another machine keeps them elsewhere.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+WORKERS = 8  # decode at a time, at most
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folder that data sets are looked for in, and the one that decoded copies go to."""
+
+    data_root: Path
+    cache_root: Path
+
+    @classmethod
+    def find(
+        cls,
+        data_root: Path | None = None,
+        cache_root: Path | None = None,
+        *,
+        before: Mapping[str, str] | None = None,
+    ) -> "Places":
+        """Return the given folders; else those of before, if they are still there; else ours.
+
+        Ours are EARL_DATA and EARL_CACHE, or folders in the user's cache, never the working
+        directory.
+        """
+        ours = user_cache_path("earl")
+        return cls(
+            choose(data_root, before, "data_root", "EARL_DATA", ours / "data"),
+            choose(cache_root, before, "cache_root", "EARL_CACHE", ours / "decoded"),
+        )
+
+    def as_dict(self) -> dict[str, str]:
+        return {"data_root": str(self.data_root), "cache_root": str(self.cache_root)}
+
+
+def choose(
+    given: Path | None, before: Mapping[str, str] | None, name: str, variable: str, ours: Path
+) -> Path:
+    """Return the first of these folders that says something, as an absolute path."""
+    if given is not None:
+        return given.expanduser().absolute()
+    if before and Path(before[name]).is_dir():
+        return Path(before[name])
+    said = os.environ.get(variable)
+    return Path(said).expanduser().absolute() if said else ours
+
+
+def workers() -> int:
+    """Return how many images may be decoded at a time here."""
+    usable = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
+    return max(1, min(WORKERS, len(usable)))

@@ -1,0 +1,313 @@
+"""Archives: hostile ones are refused, and nothing is ever written outside the target."""
+
+import gzip
+import hashlib
+import io
+import os
+import stat
+import struct
+import tarfile
+import threading
+import zipfile
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from earl.datasets import download as downloads
+from earl.datasets.archive import Limits, unpacked
+from earl.datasets.download import ARCHIVES, Archive, fetch
+from earl.errors import DataNotFound, EarlError, UnsafeArchive
+
+LIMITS = Limits(bytes=1 << 20, members=1000)
+
+
+def tar_of(*members, pack="gz"):
+    """Return a tar of (TarInfo or name, bytes)."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=f"w:{pack}") as tar:
+        for info, data in members:
+            if isinstance(info, str):
+                info = tarfile.TarInfo(info)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def special(name, kind, target=""):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.devmajor, info.devminor = kind, target, 1, 5
+    return info, b""
+
+
+def zip_of(*members):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for info, data in members:
+            file.writestr(info, data)
+    return out.getvalue()
+
+
+def zip_special(name, mode, data=b"../../etc/passwd"):
+    info = zipfile.ZipInfo(name)
+    info.create_system, info.external_attr = 3, mode << 16
+    return info, data
+
+
+NAMES = [
+    *(
+        "../evil",
+        "a/../../evil",
+        "/evil",
+        "//evil",
+        "a//b",
+        "..",
+        "C:evil",
+        "a\\..\\evil",
+        "a/./../b",
+    ),
+    *(
+        "a\nb",
+        "x" * 256,
+        "/".join("abcdefghijklmnopqrst"),
+        "trailing./x",
+        "nul:",
+        "",
+        "a/..",
+        "é" * 200,
+    ),
+]
+FILE = ("set/ok.txt", b"ok")
+
+
+def hostile():
+    """Yield a name for the case and the bytes of an archive."""
+    for name in NAMES:
+        yield f"tar.gz {name[:20]!r}", tar_of(FILE, (name, b"evil"))
+        yield f"tar {name[:20]!r}", tar_of(FILE, (name, b"evil"), pack="")
+        if name:
+            yield f"zip {name[:20]!r}", zip_of(FILE, (name, b"evil"))
+    kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
+    for kind in kinds:
+        for target in ("/etc/passwd", "../../evil", "ok.txt"):
+            yield f"tar type {kind!r} to {target}", tar_of(FILE, special("set/link", kind, target))
+    chain = [special("set/" + "d" * 100, tarfile.SYMTYPE, "."), (f"set/{'d' * 100}/evil", b"x")]
+    yield "tar chain of links", tar_of(FILE, *chain)
+    for mode in (stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK):
+        yield f"zip mode {mode:o}", zip_of(FILE, zip_special("set/link", mode | 0o777))
+    for make in (tar_of, zip_of):
+        kind = make.__name__
+        yield f"{kind} twice", make(FILE, FILE) if make is tar_of else twice_in_a_zip()
+        yield f"{kind} twice but for case", make(FILE, ("set/OK.TXT", b""))
+        yield f"{kind} file as folder", make(FILE, ("set/ok.txt/inner", b""))
+        yield f"{kind} folder as file", make(("set/ok.txt/inner", b""), FILE)
+        yield f"{kind} many members", make(*((f"set/{n}", b"") for n in range(1001)))
+        yield f"{kind} bomb", make(FILE, ("set/zeros", bytes(2 << 20)))
+        yield f"{kind} bomb in pieces", make(*((f"set/{n}", bytes(1 << 15)) for n in range(40)))
+        whole = make(FILE, ("set/noise", os.urandom(5000)))
+        yield f"{kind} cut", whole[: len(whole) * 2 // 3]
+        yield f"{kind} empty", b""
+    yield "zip nested bomb", zip_of(("set/a.zip", zip_of(("zeros", bytes(8 << 20))) * 200))
+    yield "tar sparse", tar_of(FILE, special("set/sparse", tarfile.GNUTYPE_SPARSE))
+    yield "tar huge header", huge_header()
+    yield "tar promises a petabyte", promising()
+    yield "zip lies about its size", lying_zip()
+    yield "zip huge directory", huge_directory()
+    yield "zip encrypted", encrypted()
+    yield "text", b"this is no archive at all" * 100
+    yield "gzip of text", gzip.compress(b"no tar" * 1000)
+
+
+def twice_in_a_zip():
+    data = bytearray(zip_of(("set/ok1.txt", b"ok"), ("set/ok2.txt", b"ok")))
+    return bytes(data).replace(b"ok2.txt", b"ok1.txt")
+
+
+def huge_header():
+    info = tarfile.TarInfo("set/x")
+    info.pax_headers = {"comment": "x" * (8 << 20)}
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info, io.BytesIO())
+    return out.getvalue()
+
+
+def promising():
+    info = tarfile.TarInfo("set/x")
+    info.size = 1 << 50
+    return gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+
+
+def lying_zip():
+    """Return a zip whose headers promise 10 bytes for a member of 4 million."""
+    data = bytearray(zip_of(("set/x", bytes(4 << 20))))
+    for at in (data.find(b"PK\x03\x04") + 22, data.find(b"PK\x01\x02") + 24):
+        struct.pack_into("<I", data, at, 10)
+    return bytes(data)
+
+
+def huge_directory():
+    data = bytearray(zip_of(FILE))
+    end = data.rfind(b"PK\x05\x06")
+    struct.pack_into("<HHI", data, end + 8, 60000, 60000, 1 << 31)
+    return bytes(data)
+
+
+def encrypted():
+    data = bytearray(zip_of(FILE))
+    for at in (data.find(b"PK\x03\x04") + 6, data.find(b"PK\x01\x02") + 8):
+        data[at] |= 1
+    return bytes(data)
+
+
+CASES = list(hostile())
+
+
+@pytest.mark.parametrize("data", [d for _, d in CASES], ids=[name for name, _ in CASES])
+def test_hostile_archive_leaves_nothing_behind(data, tmp_path):
+    archive, target = tmp_path / "archive", tmp_path / "in" / "target"
+    archive.write_bytes(data)
+    with pytest.raises(UnsafeArchive), unpacked(archive, target, LIMITS):
+        pass
+    assert [p.name for p in tmp_path.rglob("*")] == ["archive", "in", "target"] or {
+        p.name for p in tmp_path.rglob("*")
+    } == {"archive", "in", "target"}
+
+
+def test_there_are_enough_hostile_archives():
+    assert len(CASES) >= 95
+
+
+@pytest.mark.parametrize("make", [tar_of, partial(tar_of, pack=""), zip_of])
+def test_good_archive_is_unpacked_whole_and_only_there(make, tmp_path):
+    (tmp_path / "archive").write_bytes(make(FILE, ("set/deep/é.bin", bytes(range(256)))))
+    with unpacked(tmp_path / "archive", tmp_path / "target", LIMITS) as folder:
+        assert (folder / "set/ok.txt").read_bytes() == b"ok"
+        assert (folder / "set/deep/é.bin").read_bytes() == bytes(range(256))
+        assert all(p.is_file() or p.is_dir() for p in folder.rglob("*"))
+    assert not list((tmp_path / "target").iterdir())
+
+
+# ---- downloads -----------------------------------------------------------------------------------
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves one file, with ranges; `server.cut` bytes of it and no more, once."""
+
+    def do_GET(self):
+        data, start = self.server.data, 0
+        asked = self.headers.get("Range")
+        self.server.asked.append(asked)
+        if self.path != "/set.tar.gz":
+            self.send_error(404)
+            return
+        if asked and self.server.ranges:
+            start = int(asked.removeprefix("bytes=").removesuffix("-"))
+            if start >= len(data):
+                self.send_error(416)
+                return
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        else:
+            self.send_response(200)
+        self.send_header("Content-Length", str(len(data) - start))
+        self.end_headers()
+        end, self.server.cut = self.server.cut or len(data), None
+        self.wfile.write(data[start:end])
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        running.data = tar_of(("set/images.bin", os.urandom(600_000)))
+        running.asked, running.ranges, running.cut = [], True, None
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def archive_of(server, **changes):
+    url = f"http://127.0.0.1:{server.server_port}/set.tar.gz"
+    checksum = f"sha256:{hashlib.sha256(server.data).hexdigest()}"
+    return Archive(
+        **({"url": url, "checksum": checksum, "makes": "set", "limits": LIMITS} | changes)
+    )
+
+
+def test_download_is_verified_unpacked_and_tidied_up(server, tmp_path):
+    seen = []
+    folder = fetch(archive_of(server, within="inner"), tmp_path, lambda *p: seen.append(p))
+    assert (
+        folder == tmp_path / "inner" / "set" and (folder / "images.bin").stat().st_size == 600_000
+    )
+    assert seen[-1][1:] == (len(server.data), len(server.data))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["downloads", "inner"]
+    assert not list((tmp_path / "downloads").iterdir())
+    assert fetch(archive_of(server, within="inner"), tmp_path) == folder  # there: nothing to do
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_interrupted_download_goes_on_where_it_stopped(server, tmp_path, ranges):
+    server.cut, server.ranges = 200_000, ranges
+    with pytest.raises(EarlError, match="goes on where it stopped"):
+        fetch(archive_of(server), tmp_path)
+    assert fetch(archive_of(server), tmp_path).is_dir()
+    assert server.asked == [None, "bytes=200000-"]
+
+
+def test_whole_partial_file_is_not_downloaded_again(server, tmp_path):
+    (tmp_path / "downloads").mkdir()
+    (tmp_path / "downloads" / "set.tar.gz.part").write_bytes(server.data)
+    assert fetch(archive_of(server), tmp_path).is_dir()
+
+
+def test_wrong_checksum_is_refused_before_parsing(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(downloads, "unpacked", lambda *_: pytest.fail("it was opened"))
+    with pytest.raises(UnsafeArchive, match="not the file it should be"):
+        fetch(archive_of(server, checksum="md5:" + "0" * 32), tmp_path)
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_missing_file_and_missing_server_say_what_to_do(server, tmp_path):
+    gone = archive_of(server, url=f"http://127.0.0.1:{server.server_port}/other")
+    with pytest.raises(EarlError, match=r"404.*put the file into .*downloads yourself"):
+        fetch(gone, tmp_path)
+    with pytest.raises(EarlError, match="could not be downloaded"):
+        fetch(archive_of(server, url="http://127.0.0.1:9/set.tar.gz"), tmp_path)
+
+
+def test_archive_without_its_folder_is_refused(server, tmp_path):
+    with pytest.raises(UnsafeArchive, match="holds no folder other"):
+        fetch(archive_of(server, makes="other"), tmp_path)
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_cannot_be_downloaded_is_said(tmp_path):
+    with pytest.raises(DataNotFound, match="earl data info imagenet-1k"):
+        downloads.download("imagenet-1k", tmp_path)
+
+
+def test_missing_extra_is_named(server, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pooch", None)
+    with pytest.raises(EarlError, match=r'pip install "earl\[data\]"'):
+        fetch(archive_of(server), tmp_path)
+
+
+def test_every_archive_has_a_checksum_and_limits():
+    for archives in ARCHIVES.values():
+        for archive in archives:
+            kind, _, digest = archive.checksum.partition(":")
+            assert len(digest) == {"md5": 32, "sha256": 64}[kind]
+            assert archive.limits.bytes <= 100 << 30 and Path(archive.makes).name == archive.makes

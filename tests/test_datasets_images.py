@@ -1,0 +1,206 @@
+"""Decoding: whatever Pillow reads becomes RGB of the asked size; what it cannot read is named."""
+
+import contextlib
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from earl import images
+from earl.errors import BrokenImage
+
+RNG = np.random.default_rng(0)
+NOISE = RNG.integers(0, 256, (24, 24, 3), dtype=np.uint8)
+SMOOTH = np.stack(np.meshgrid(np.arange(24), np.arange(24)), -1).astype(np.uint8) * 8
+SMOOTH = np.concatenate([SMOOTH, 128 - SMOOTH[..., :1] // 2], axis=2)  # (24, 24, 3)
+
+
+def encoded(picture, kind="PNG", **options):
+    out = io.BytesIO()
+    picture.save(out, kind, **options)
+    return out.getvalue()
+
+
+def rgb(data, size=24):
+    """Return what we decode, as (H, W, 3)."""
+    pixels = images.decode(data, size)
+    assert pixels.dtype == np.uint8 and pixels.shape == (3, size, size)
+    return pixels.transpose(1, 2, 0)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "PPM", "WEBP", "GIF", "JPEG2000", "QOI"])
+def test_every_lossless_codec_gives_the_pixels_back(kind):
+    options = {"lossless": True} if kind == "WEBP" else {}
+    flat = Image.new("RGB", (24, 24), (200, 30, 90))
+    if kind not in Image.registered_extensions().values():
+        pytest.skip(f"this Pillow does not write {kind}")
+    try:
+        data = encoded(flat, kind, **options)
+    except (KeyError, OSError):
+        pytest.skip(f"this Pillow does not write {kind}")
+    assert (rgb(data) == np.array([200, 30, 90])).all()
+
+
+def test_jpeg_decodes_as_pillow_decodes_it():
+    data = encoded(Image.fromarray(NOISE), "JPEG")
+    assert (rgb(data) == np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))).all()
+
+
+def test_grey_becomes_three_equal_channels():
+    grey = NOISE[..., 0]
+    assert (rgb(encoded(Image.fromarray(grey))) == grey[..., None]).all()
+
+
+def test_black_and_white_becomes_0_and_255():
+    bits = NOISE[..., 0] > 127
+    assert (rgb(encoded(Image.fromarray(bits))) == np.where(bits, 255, 0)[..., None]).all()
+
+
+def test_transparency_is_laid_on_white():
+    rgba = np.zeros((24, 24, 4), np.uint8)
+    rgba[:12] = (10, 20, 30, 255)
+    rgba[12:, :, 0] = 77  # hidden below full transparency
+    out = rgb(encoded(Image.fromarray(rgba)))
+    assert (out[:12] == (10, 20, 30)).all() and (out[12:] == 255).all()
+
+
+def test_palette_with_and_without_transparency():
+    indices = (NOISE[..., 0] % 2).astype(np.uint8)
+    picture = Image.fromarray(indices).convert("P")
+    picture.putpalette([9, 8, 7, 200, 100, 50] + [0] * 762)
+    colours = np.array([[9, 8, 7], [200, 100, 50]])
+    assert (rgb(encoded(picture)) == colours[indices]).all()
+    seen = rgb(encoded(picture, transparency=1))
+    assert (seen == np.array([[9, 8, 7], [255, 255, 255]])[indices]).all()
+
+
+def test_transparent_colour_of_an_rgb_png_is_white():
+    flat = np.full((24, 24, 3), 40, np.uint8)
+    flat[:4] = (1, 2, 3)
+    out = rgb(encoded(Image.fromarray(flat), transparency=(1, 2, 3)))
+    assert (out[:4] == 255).all() and (out[4:] == 40).all()
+
+
+def test_16_bit_grey_is_scaled_not_clipped():
+    deep = (np.arange(24 * 24, dtype=np.uint32) * 113).astype(np.uint16).reshape(24, 24)
+    out = rgb(encoded(Image.fromarray(deep)))
+    expected = np.round(deep / 65535 * 255)
+    assert np.abs(out[..., 0] - expected).max() <= 1 and out.max() > 200
+
+
+def test_cmyk_jpeg_is_what_pillow_shows():
+    cmyk = Image.fromarray(SMOOTH).convert("CMYK")
+    data = encoded(cmyk, "JPEG", quality=95)
+    assert Image.open(io.BytesIO(data)).mode == "CMYK"
+    assert np.abs(rgb(data).astype(int) - SMOOTH).mean() < 12
+
+
+def test_floating_point_pixels_are_refused():
+    data = encoded(Image.fromarray(np.zeros((8, 8), np.float32)), "TIFF")
+    with pytest.raises(BrokenImage, match="floating-point"):
+        images.decode(data, 8)
+
+
+@pytest.mark.parametrize(
+    ("orientation", "turn"),
+    [
+        (1, lambda a: a),
+        (2, lambda a: a[:, ::-1]),
+        (3, lambda a: a[::-1, ::-1]),
+        (4, lambda a: a[::-1]),
+        (5, lambda a: a.transpose(1, 0, 2)),
+        (6, lambda a: np.rot90(a, -1)),
+        (7, lambda a: a.transpose(1, 0, 2)[::-1, ::-1]),
+        (8, lambda a: np.rot90(a)),
+    ],
+)
+def test_exif_orientation_turns_the_picture_upright(orientation, turn):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(Image.fromarray(NOISE), "PNG", exif=exif)
+    assert (rgb(data) == turn(NOISE)).all()
+
+
+def test_another_size_is_resized_to_a_square_without_cropping():
+    wide = np.zeros((20, 60, 3), np.uint8)
+    wide[:, :30] = 255
+    out = rgb(encoded(Image.fromarray(wide)), 16)
+    assert (out[:, :6] == 255).all() and (out[:, 10:] == 0).all()
+
+
+def test_resizing_is_pillows_bilinear():
+    expected = Image.fromarray(NOISE).resize((16, 16), Image.Resampling.BILINEAR)
+    assert (rgb(encoded(Image.fromarray(NOISE)), 16) == np.asarray(expected)).all()
+
+
+def test_animation_gives_its_first_frame():
+    frames = [Image.new("RGB", (24, 24), c) for c in ((255, 0, 0), (0, 255, 0))]
+    data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert (rgb(data)[0, 0] == (255, 0, 0)).all()
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 0.9])
+def test_truncated_image_is_broken_for_decode_and_check(kind, share):
+    data = encoded(Image.fromarray(np.tile(NOISE, (4, 4, 1))), kind)
+    cut = data[: int(len(data) * share)]
+    for act in (lambda: images.decode(cut, 24), lambda: images.check(cut)):
+        with pytest.raises(BrokenImage):
+            act()
+
+
+def test_check_agrees_with_decode_and_gives_the_size():
+    data = encoded(Image.fromarray(np.zeros((30, 50, 3), np.uint8)), "JPEG")
+    assert images.check(data) == (50, 30) and images.side(data) == 40
+
+
+def bomb_png(width, height):
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = zlib.compress(bytes(1 << 20))
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
+@pytest.mark.parametrize("side", [9_500, 12_000, 60_000, 2**31 - 1])
+def test_too_many_pixels_are_refused_from_the_header(side):
+    with pytest.raises(BrokenImage, match="more than 80,000,000"):
+        images.decode(bomb_png(side, side), 32)
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9"])
+def test_what_is_no_image_is_refused(data):
+    with pytest.raises(BrokenImage, match="no image"):
+        images.decode(data, 32)
+
+
+def test_no_format_that_runs_another_program_is_read():
+    assert not {"EPS", "WMF"} & set(images.FORMATS)
+
+
+def test_a_missing_file_a_folder_and_a_device_are_broken(tmp_path):
+    for path in (tmp_path / "absent.png", tmp_path, "/dev/zero"):
+        with pytest.raises(BrokenImage):
+            images.read_file(path)
+
+
+SEEDS = [encoded(Image.fromarray(NOISE), kind) for kind in ("JPEG", "PNG", "GIF", "TIFF", "WEBP")]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(SEEDS), st.data())
+def test_damaged_bytes_raise_nothing_but_broken_image(data, draw):
+    damaged = bytearray(data)
+    for _ in range(draw.draw(st.integers(1, 6))):
+        place = draw.draw(st.integers(0, len(damaged) - 1))
+        damaged[place] = draw.draw(st.integers(0, 255))
+    with contextlib.suppress(BrokenImage):
+        assert images.decode(bytes(damaged), 8).shape == (3, 8, 8)

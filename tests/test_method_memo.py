@@ -1,0 +1,313 @@
+"""MEMO against its paper: what a boundary changes and what it must leave alone."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+
+from earl.datasets.dataset import Dataset
+from earl.errors import InvalidSetting
+from earl.learner import Learner
+from earl.methods.memo import MEMO, align_rows, aux_labels
+from earl.networks import ResNet, build, train_forward
+from earl.snapshot import read_newest, write_snapshot
+from earl.state import digest
+from earl.transforms import View
+
+Make = Callable[..., Learner]
+Memo = Callable[..., MEMO]
+
+
+@pytest.fixture
+def memo(make: Make, dataset: Dataset) -> Memo:
+    """Make a learner whose augmentation leaves images as they are, so they can be recognised."""
+    view = View(dataset.mean, dataset.std)
+
+    def plain(x: Tensor, generator: Generator) -> Tensor:
+        return view(x)
+
+    def make_memo(**given: object) -> MEMO:
+        learner = make("memo", augment=plain, **given)
+        assert isinstance(learner, MEMO)
+        return learner
+
+    return make_memo
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """Collects the images of every training pass."""
+    inputs: list[Tensor] = []
+
+    def forward(network: nn.Module, x: Tensor) -> Tensor:
+        inputs.append(x.detach().clone())
+        return train_forward(network, x)
+
+    monkeypatch.setattr("earl.methods.memo.train_forward", forward)
+    return inputs
+
+
+def teach(learner: Learner, dataset: Dataset, classes: tuple[int, ...], n: int) -> None:
+    """Observe n samples of these classes, in turn."""
+    rows = [(dataset.train.labels == c).nonzero()[:, 0] for c in classes]
+    for i in range(n):
+        at = rows[i % len(rows)][i // len(rows)][None]
+        learner.observe(dataset.train.images[at], dataset.train.labels[at])
+
+
+def three_tasks(learner: MEMO, dataset: Dataset) -> MEMO:
+    for classes in ((0, 1), (2,), (3,)):
+        teach(learner, dataset, classes, 13)
+        learner.end_task()
+    return learner
+
+
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def test_the_first_class_of_a_new_task_has_auxiliary_label_1() -> None:
+    y = torch.tensor([0, 1, 2, 3, 4])
+    assert aux_labels(y, n_prev=2).tolist() == [0, 0, 1, 2, 3]
+    assert aux_labels(y, n_prev=5).tolist() == [0] * 5
+
+
+def test_an_update_of_the_first_task_is_an_adam_step_on_the_cross_entropy(
+    memo: Memo, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = memo(iterations=0.25)
+    teach(learner, dataset, (0, 1), 3)
+    before = copy.deepcopy(learner.network)
+    teach(learner, dataset, (2,), 1)
+    (images,) = passed
+    logits = before.head(train_forward(before, images))[:, :3]
+    y = [0, 1, 0, 2]
+    loss = -torch.stack([logits[i].log_softmax(0)[c] for i, c in enumerate(y)]).mean()
+    parameters = list(before.parameters())
+    gradients = torch.autograd.grad(loss, parameters)
+    for p, g, after in zip(parameters, gradients, learner.network.parameters(), strict=True):
+        expected = p - learner.setting.lr * g / (g.abs() + 1e-8)  # Adam's first step
+        sure = (g.abs() > 1e-6) | (g == 0)
+        torch.testing.assert_close(after[sure], expected[sure], atol=2e-5, rtol=1e-4)
+
+
+def test_an_update_of_a_later_task_adds_the_auxiliary_loss_of_the_newest_extractor(
+    memo: Memo, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = memo(iterations=0.25, aux_weight=0.6)
+    teach(learner, dataset, (0, 1), 8)
+    learner.end_task()
+    teach(learner, dataset, (2, 1), 3)
+    before, moments = copy.deepcopy(learner.network), copy.deepcopy(learner.optimizer.state_dict())
+    passed.clear()
+    teach(learner, dataset, (3,), 1)
+    (images,) = passed
+    assert len(images) == 8
+
+    stored = learner.setting.view(dataset.train.images)
+    found = [next(i for i in range(len(stored)) if torch.equal(stored[i], x)) for x in images]
+    y = learner.classes.numbers(dataset.train.labels[torch.tensor(found)]).tolist()
+    assert y[:4] == [2, 1, 2, 3] and max(y[4:]) < 2  # new ones, then memory
+    frozen, newest = before.extractors
+    before.train(), frozen.eval()
+    base = before.base(images)
+    h = torch.cat((frozen(base).mean((2, 3)), newest(base).mean((2, 3))), dim=1)
+    z, a = before.head(h)[:, :4], before.aux(h[:, 16:])[:, :3]
+    target = [0 if c < 2 else c - 2 + 1 for c in y]
+    loss = F.nll_loss(z.log_softmax(1), torch.tensor(y))
+    loss = loss + 0.6 * F.nll_loss(a.log_softmax(1), torch.tensor(target))
+    loss.backward()
+    optimizer = torch.optim.Adam(
+        [p for p in before.parameters() if p.requires_grad], lr=learner.setting.lr
+    )
+    optimizer.load_state_dict(moments)
+    optimizer.step()
+    for (name, p), after in zip(
+        before.named_parameters(), learner.network.parameters(), strict=True
+    ):
+        sure = torch.ones_like(p, dtype=torch.bool) if p.grad is None else p.grad.abs() > 1e-6
+        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4, msg=name)
+
+
+def test_a_boundary_changes_no_answer_and_no_old_column(memo: Memo, dataset: Dataset) -> None:
+    learner = memo()
+    teach(learner, dataset, (0, 1), 12)
+    x = dataset.test.images
+    for task, s in ((2, 2), (3, 3)):
+        before, weight = learner.scores(x), learner.network.head.weight.detach().clone()
+        copied = state_of(learner.network.extractors[-1])
+        learner.end_task()
+        assert len(learner.network.extractors) == learner.costs()["extractors"] == s
+        assert torch.equal(learner.scores(x).argmax(1), before.argmax(1))
+        torch.testing.assert_close(learner.scores(x), before, atol=1e-5, rtol=1e-5)
+        wide, n = learner.network.head.weight, len(learner.classes)
+        assert wide.shape == (len(weight), 16 * s)
+        assert torch.equal(wide[:, : 16 * (s - 1)], weight)
+        assert not wide[:n, 16 * (s - 1) :].any()  # seen classes
+        assert wide[n:, 16 * (s - 1) :].all()  # classes to come are drawn as ever
+        for name, value in learner.network.extractors[-1].state_dict().items():
+            assert torch.equal(value, copied[name])
+        teach(learner, dataset, (task,), 12)
+        assert learner.vectors()[:, 16 * (s - 1) :].any()
+
+
+def test_frozen_extractors_keep_parameters_and_batch_norm_for_ever(
+    memo: Memo, dataset: Dataset
+) -> None:
+    learner = memo(iterations=2)
+    teach(learner, dataset, (0, 1), 12)
+    learner.end_task()
+    first = state_of(learner.network.extractors[0])
+    base, newest = state_of(learner.network.base), state_of(learner.network.extractors[1])
+    teach(learner, dataset, (2,), 12)
+    learner.end_task()
+    second = state_of(learner.network.extractors[1])
+    teach(learner, dataset, (3, 0), 20)
+    learner.finish()
+    for frozen, module in zip((first, second), learner.network.extractors, strict=False):
+        assert any("running_mean" in name for name in frozen)
+        for name, value in module.state_dict().items():
+            assert torch.equal(value, frozen[name]), name
+    assert any(not torch.equal(v, newest[k]) for k, v in second.items())  # it had learned before
+    assert any(not torch.equal(v, base[k]) for k, v in learner.network.base.state_dict().items())
+    assert not any(p.requires_grad for E in learner.network.extractors[:-1] for p in E.parameters())
+
+
+def test_the_optimiser_keeps_its_moments_and_starts_afresh_with_what_is_new(
+    memo: Memo, dataset: Dataset
+) -> None:
+    learner = memo()
+    teach(learner, dataset, (0, 1), 12)
+    network, state = learner.network, learner.optimizer.state
+    before = {p: {k: v.clone() for k, v in state[p].items()} for p in network.parameters()}
+    old = network.extractors[0]
+    learner.end_task()
+    state = learner.optimizer.state
+    for p in network.base.parameters():
+        assert all(torch.equal(v, before[p][k]) for k, v in state[p].items())
+    columns = state[network.head.weight]["exp_avg"]
+    assert torch.equal(columns[:, :16], before[network.head.weight]["exp_avg"])
+    assert columns.shape == (32, 32) and not columns[:, 16:].any()
+    assert network.aux is not None
+    for part in (network.extractors[1], network.aux, old):
+        assert not any(p in state for p in part.parameters())
+    trained = {id(p) for group in learner.optimizer.param_groups for p in group["params"]}
+    assert trained == {id(p) for p in network.parameters()} - {id(p) for p in old.parameters()}
+
+
+def test_a_boundary_without_new_classes_changes_nothing_but_learns_what_waits(
+    memo: Memo, dataset: Dataset
+) -> None:
+    learner = memo()
+    learner.end_task()
+    assert len(learner.network.extractors) == 1 and learner.network.aux is None
+    teach(learner, dataset, (0, 1), 9)
+    learner.end_task()
+    assert len(learner.waiting) == 0 and learner.work.updates == 9
+    state = digest(learner.state_dict())
+    learner.end_task()
+    assert digest(learner.state_dict()) == state
+    teach(learner, dataset, (1, 0), 5)
+    learner.end_task()
+    assert len(learner.waiting) == 0 and learner.work.updates == 14
+    assert len(learner.network.extractors) == 2
+
+
+def test_there_are_never_more_extractors_than_allowed(memo: Memo, dataset: Dataset) -> None:
+    for most in (1, 2):
+        learner = three_tasks(memo(max_extractors=most), dataset)
+        assert len(learner.network.extractors) == most
+        assert learner.tasks.n_prev == 4
+        newest = state_of(learner.network.extractors[-1])
+        teach(learner, dataset, (3, 0), 8)
+        moved = learner.network.extractors[-1].state_dict()
+        assert any(not torch.equal(value, newest[name]) for name, value in moved.items())
+
+
+def test_the_auxiliary_head_has_a_row_for_the_past_and_one_for_every_new_class(
+    memo: Memo, dataset: Dataset
+) -> None:
+    learner = memo()
+    x = dataset.train.images
+    learner.observe(x[:5], torch.arange(5))
+    learner.end_task()
+    learner.observe(x[:70], torch.arange(5, 75))  # more than were allocated ahead
+    assert learner.network.aux is not None and len(learner.network.aux.weight) >= 71
+    assert learner.scores(x[:2]).shape == (2, 75)
+    assert torch.isfinite(learner.scores(x)).all()
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_state_with_several_extractors_loads_into_a_fresh_or_a_used_learner(
+    used: bool, memo: Memo, dataset: Dataset, tmp_path: Path
+) -> None:
+    learner = three_tasks(memo(iterations=0.75), dataset)
+    teach(learner, dataset, (0, 3), 6)
+    other = memo(iterations=0.75)
+    if used:
+        teach(other, dataset, (1, 2), 7)
+        other.end_task()
+    write_snapshot(tmp_path, 1, learner.state_dict(), about={})
+    snapshot = read_newest(tmp_path)
+    assert snapshot is not None
+    other.load_state_dict(snapshot.state)
+    assert digest(other.state_dict()) == digest(learner.state_dict())
+    for one in (learner, other):
+        teach(one, dataset, (1, 3), 9)
+        one.end_task()
+        teach(one, dataset, (2, 0), 9)
+        one.finish()
+    assert torch.equal(learner.scores(dataset.test.images), other.scores(dataset.test.images))
+    assert digest(other.state_dict()) == digest(learner.state_dict())
+
+
+def test_an_earlier_state_loads_into_a_learner_that_has_grown(memo: Memo, dataset: Dataset) -> None:
+    learner, other = memo(), three_tasks(memo(), dataset)
+    teach(learner, dataset, (0, 1), 9)
+    other.load_state_dict(learner.state_dict())
+    for one in (learner, other):
+        three_tasks(one, dataset)
+    assert digest(other.state_dict()) == digest(learner.state_dict())
+
+
+def test_alignment_gives_new_rows_the_mean_norm_of_old_ones(memo: Memo, dataset: Dataset) -> None:
+    weight = torch.tensor([[3.0, 4], [0, 1], [2, 0], [0, 6], [9, 9]])
+    align_rows(weight, 2, 4)
+    torch.testing.assert_close(weight.norm(dim=1)[:4], torch.tensor([5, 1, 1.5, 4.5]))
+    assert weight[4].tolist() == [9, 9]
+
+    aligned = memo(align=True)
+    teach(aligned, dataset, (0, 1), 12)  # whole blocks: nothing waits to be learned
+    before = aligned.network.head.weight.detach().clone()
+    aligned.end_task()  # the first task has nothing to be aligned with
+    assert torch.equal(aligned.network.head.weight[:, :16], before)
+    teach(aligned, dataset, (2,), 13)
+    aligned.end_task()
+    norms = aligned.vectors().norm(dim=1)
+    torch.testing.assert_close(norms[2:].mean(), norms[:2].mean())
+
+
+def test_only_the_package_s_resnet_can_be_split(memo: Memo) -> None:
+    setting = memo().setting
+    with pytest.raises(InvalidSetting, match=r"takes a ResNet of earl\.networks, not Sequential"):
+        MEMO(nn.Sequential(nn.Flatten(), nn.Linear(192, 8)), setting)
+
+
+@pytest.mark.parametrize(("depth", "blocks"), [(8, 1), (14, 2), (18, 2), (34, 3)])
+def test_the_specialised_blocks_are_the_last_stage(memo: Memo, depth: int, blocks: int) -> None:
+    backbone = build(lambda: ResNet(depth=depth, width=2), torch.Generator().manual_seed(0))
+    x = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    expected = copy.deepcopy(backbone).eval()(x)
+    learner = MEMO(backbone, memo().setting)
+    assert len(learner.network.extractors[0]) == blocks
+    torch.testing.assert_close(learner.network.eval()(x), expected)
+
+
+@pytest.mark.parametrize("given", [{"aux_weight": -1.0}, {"max_extractors": 0}])
+def test_impossible_settings_are_refused(given: dict[str, object], memo: Memo) -> None:
+    with pytest.raises(InvalidSetting):
+        memo(**given)
