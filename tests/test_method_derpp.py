@@ -218,7 +218,20 @@ def test_an_update_costs_as_much_as_one_of_er(
     assert er.work.images - reference == 8 * (er.work.updates - its) == 8 * 40
 
 
-@pytest.mark.parametrize("name", ["alpha", "beta"])
-def test_negative_weights_are_refused(name: str, derpp: Make) -> None:
+def test_spare_rows_are_stored_and_regressed_but_never_answered(
+    derpp: Make, dataset: Dataset
+) -> None:
+    learner = derpp(future=3, memory_size=40)
+    fresh = learner.network.head.weight.detach().clone()
+    observe(learner, dataset, 0, 20)
+    stored, n = column(learner.memory, "logits"), len(learner.classes)
+    assert stored[-1, : n + 3].isfinite().all() and stored[-1, n + 3 :].isnan().all()
+    assert learner.scores(dataset.test.images[:2]).shape == (2, n)
+    moved = (learner.network.head.weight != fresh).any(dim=1)
+    assert moved[: n + 3].all() and not moved[n + 3 :].any()
+
+
+@pytest.mark.parametrize("given", [{"alpha": -0.1}, {"beta": -0.1}, {"future": -1}], ids=str)
+def test_negative_settings_are_refused(given: dict[str, object], derpp: Make) -> None:
     with pytest.raises(InvalidSetting):
-        derpp(**{name: -0.1})
+        derpp(**given)

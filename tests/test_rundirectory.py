@@ -301,3 +301,10 @@ def test_the_same_experiment_in_new_processes_gives_the_same_bytes(tmp_path: Pat
             check=True,
         )
     assert_same(RunDirectory(tmp_path / "a"), RunDirectory(tmp_path / "b"))
+
+
+def test_a_run_that_cannot_be_built_leaves_no_record(tmp_path: Path) -> None:
+    impossible = experiment(stream="disjoint", settings={"tasks": 9})
+    with pytest.raises(EarlError, match="tasks = 9"):
+        next(RunDirectory(tmp_path, impossible).run())
+    assert not (tmp_path / "experiment.json").exists()

@@ -26,10 +26,10 @@ METHODS.list("earl-no-pdt", "earl.methods.earl:earl_no_pdt", "EARL without prepa
 METHODS.list("er", "earl.methods.er:ER", "experience replay from a reservoir")
 METHODS.list("er-mir", "earl.methods.er_mir:ERMIR", "ER that replays what the new samples disturb")
 METHODS.list("ewc", "earl.methods.ewc:EWC", "ER with a Fisher penalty; uses task boundaries")
-METHODS.list("polrs", "earl.methods.polrs:PoLRS", "ER at three learning rates; the best one goes on")
+METHODS.list("polrs", "earl.methods.polrs:PoLRS", "ER at three learning rates; the best goes on")
 METHODS.list("der++", "earl.methods.derpp:DERpp", "replays labels, and the logits of their time")
 METHODS.list("x-der", "earl.methods.xder:XDER", "DER++ that renews logits and prepares output rows")
-METHODS.list("scr", "earl.methods.scr:SCR", "contrastive replay; answers with the nearest class mean")
+METHODS.list("scr", "earl.methods.scr:SCR", "contrastive replay; answers by nearest class mean")
 METHODS.list("memo", "earl.methods.memo:MEMO", "a copy of the last stage per task; uses boundaries")
 METHODS.list(
     "er-memory-only",

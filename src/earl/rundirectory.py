@@ -80,7 +80,7 @@ class RunDirectory:
             if self.summary is not None:
                 return
             dataset = dataset or self.load()
-            record = self._stored() or self._begin(
+            record = self._stored() or self._new_record(
                 best_device() if device == "auto" else device,
                 threads or torch.get_num_threads(),
             )
@@ -200,16 +200,14 @@ class RunDirectory:
             raise EarlError(f"{file} has format {version}; this earl reads format {FORMAT}")
         return record
 
-    def _begin(self, device: str, threads: int) -> dict[str, Any]:
-        record = {
+    def _new_record(self, device: str, threads: int) -> dict[str, Any]:
+        return {
             "format": FORMAT,
             "experiment": self.experiment.as_dict(),
             "settings": self.experiment.values(),
             "environment": environment(device, threads),
             "places": self.places.as_dict(),
         }
-        replace_text(self.path / "experiment.json", json.dumps(record, indent=2) + "\n")
-        return record
 
     def _check_same(self, stored: dict[str, Any]) -> None:
         asked = self.experiment.as_dict() | {"settings": self.experiment.values()}
@@ -224,7 +222,7 @@ class RunDirectory:
                 )
 
     def _note_data(self, record: dict[str, Any], dataset: Dataset) -> None:
-        """Write down what the run's data are; a run that goes on must find the same."""
+        """Write the record of a new run, with its data; a run that goes on must find the same."""
         found, before = facts(dataset), record.get("data")
         for name, value in (before or {}).items():
             if name not in ("source", "skipped") and found[name] != value:

@@ -52,7 +52,7 @@ class Pictures:
                 batch = torch.empty((sizes.popleft(), *self.shape[1:]), dtype=torch.uint8)
                 for row in batch.numpy():
                     row[:] = slot = waiting.popleft().result()
-                    if (i := next(upcoming, None)) is not None:
+                    for i in islice(upcoming, 1):
                         waiting.append(self._pool.submit(self._decode, i, slot))
                 yield batch
         finally:

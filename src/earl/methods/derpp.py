@@ -23,12 +23,19 @@ class DERpp(Learner):
     """
 
     def __init__(
-        self, backbone: nn.Module, setting: Setting, *, alpha: float = 0.5, beta: float = 0.5
+        self,
+        backbone: nn.Module,
+        setting: Setting,
+        *,
+        alpha: float = 0.5,
+        beta: float = 0.5,
+        future: int = 0,
     ) -> None:
-        if alpha < 0 or beta < 0:
-            raise InvalidSetting(f"alpha = {alpha} and beta = {beta} must not be negative")
+        for name, value in {"alpha": alpha, "beta": beta, "future": future}.items():
+            if value < 0:
+                raise InvalidSetting(f"{name} = {value} must not be negative")
         self.setting = setting
-        self.alpha, self.beta = alpha, beta
+        self.alpha, self.beta, self.future = alpha, beta, future
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
         self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
@@ -45,7 +52,7 @@ class DERpp(Learner):
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
             y_i = self.classes.index(y_i)
             n, head = len(self.classes), self.network.head
-            head.grow(n, self.optimizer, self.randomness.at(n, "head"))
+            head.grow(n + self.future, self.optimizer, self.randomness.at(n, "head"))
             self.memory.widen("logits", len(head.weight))
             self.waiting.append(x_i, y_i)
             if self.waiting.full:
@@ -62,35 +69,42 @@ class DERpp(Learner):
         for _ in self.pace.owed(len(Y)):
             z = self._update(X, Y)
         if z is None:  # no update was due, so the logits are not known yet
-            z = self.scores(X)
-            self.work.forwards += len(Y)
+            z = self._look(X)
         room = len(self.network.head.weight) - z.shape[1]
         z = F.pad(z.cpu(), (0, room), value=float("nan"))  # classes unknown today stay unknown
         insert = self.randomness.at(self.memory.seen, "insert")
         self.memory.add(insert, x=X, y=Y, logits=z)
 
     def _update(self, X: Tensor, Y: Tensor) -> Tensor:
-        """Make one update; return the logits that the new samples X (w, ...) had in it, (w, n)."""
+        """Make one update; return the logits the new samples X (w, ...) had in it, (w, n + f)."""
         t, w, n = self.work.updates, len(Y), len(self.classes)
         rest = self.setting.batch_size - w
         rows = draw_distinct(len(self.memory), rest, self.randomness.at(t, "draw"))
-        stored = torch.empty(0, n)
+        stored = torch.empty(0, 0)
         if len(rows):
             X_m, Y_m, stored = self.memory.take(rows, "x", "y", "logits")
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
-        z = train_forward(self.network, X)[:, :n].float()  # one pass: shared batch statistics
-        Y, stored = Y.to(z.device), stored[:, :n].to(z.device)
-        loss = F.cross_entropy(z[:w], Y[:w])
+        z = train_forward(self.network, X)  # one pass: shared batch statistics
+        z = z[:, : n + self.future].float()
+        Y, stored = Y.to(z.device), stored[:, : z.shape[1]].to(z.device)
+        loss = F.cross_entropy(z[:w, :n], Y[:w])
         if len(rows):
             m = w + self.waiting.size  # the draw with labels is z[w:m], that with logits z[m:]
-            loss = loss + self.beta * F.cross_entropy(z[w:m], Y[w:m])
+            loss = loss + self.beta * F.cross_entropy(z[w:m, :n], Y[w:m])
             loss = loss + self.alpha * known_mse(z[m:], stored[m - w :])  # Eq. (6)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
         self.work.add(len(Y))
         return z[:w].detach()
+
+    def _look(self, X: Tensor) -> Tensor:
+        """Return the logits of seen and spare rows as the network answers now, (b, n + f)."""
+        self.work.forwards += len(X)
+        with torch.inference_mode():
+            z: Tensor = self.network.head(self.features(X)).float()
+            return z[:, : len(self.classes) + self.future]
 
     def scores(self, x: Tensor) -> Tensor:
         with torch.inference_mode():

@@ -88,40 +88,35 @@ class ERMIR(Learner):
         if len(Y_c) <= rest:
             return X_c, Y_c
         theta_v = self._virtual_step(X, Y)
-        score = self._interference(theta_v, X_c, Y_c)
+        view = self.setting.view(X_c)
+        with torch.no_grad():
+            score = self._losses(view, Y_c, theta_v) - self._losses(view, Y_c)
         self.work.forwards += 3 * len(Y) + 2 * len(Y_c)  # a gradient costs three forward passes
         most = score.argsort(descending=True, stable=True)[:rest]
         return X_c[most], Y_c[most]
 
     def _virtual_step(self, X: Tensor, Y: Tensor) -> dict[str, Tensor]:
-        """Return theta_v = theta - virtual_lr · g, with g = ∇CE on the new samples X, Y alone.
-
-        The pass is in training mode, as the update it foresees, and leaves the network as it is:
-        the running statistics it moves are copies.
-        """
-        copies = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
-        several = X if len(X) > 1 else X.repeat(2, 1, 1, 1)  # batch norm needs two
-        self.network.train()
-        z = functional_call(self.network, copies, (several,))[: len(X), : len(self.classes)]
+        """Return theta_v = theta - virtual_lr · g, with g = ∇CE on the new samples X, Y alone."""
         theta = {n: p for n, p in self.network.named_parameters() if p.requires_grad}
-        loss = F.cross_entropy(z.float(), Y)
+        loss = self._losses(X, Y).mean()
         g = torch.autograd.grad(loss, list(theta.values()), materialize_grads=True)
         return {
             name: p.detach() - self.virtual_lr * g_p
             for (name, p), g_p in zip(theta.items(), g, strict=True)
         }
 
-    def _interference(self, theta_v: dict[str, Tensor], X: Tensor, Y: Tensor) -> Tensor:
-        """Return how much the virtual step raises the loss of each candidate, (c,).
+    def _losses(self, X: Tensor, Y: Tensor, theta: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Return the cross-entropy of each sample, (N,), with weights theta instead of its own.
 
-        In evaluation mode, so that scores depend on no other candidate and move no statistics.
+        In training mode, like the update that is foreseen, yet the network stays as it is: the
+        running statistics that the pass moves are copies.
         """
-        X, n = self.setting.view(X), len(self.classes)
-        with evaluating(self.network), torch.inference_mode():
-            z, z_v = self.network(X), functional_call(self.network, theta_v, (X,))
-            now = F.cross_entropy(z[:, :n].float(), Y, reduction="none")
-            then = F.cross_entropy(z_v[:, :n].float(), Y, reduction="none")
-            return then - now
+        copies = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
+        several = X if len(X) > 1 else X.repeat(2, 1, 1, 1)  # batch norm needs two
+        self.network.train()
+        z = functional_call(self.network, {**copies, **(theta or {})}, (several,))
+        z = z[: len(X), : len(self.classes)]
+        return F.cross_entropy(z.float(), Y, reduction="none")
 
     def _augment(self, X: Tensor, purpose: str) -> Tensor:
         generator = self.randomness.at(self.work.updates, purpose)
