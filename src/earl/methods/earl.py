@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -169,6 +169,10 @@ class EARL(Learner):
         if self.correction and self.refresh:
             costs["reencoded"] = len(self._refresh_rows())  # forward passes before an evaluation
         return costs
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._refreshed = None  # it belongs to the state that was
 
     def parts(self) -> Mapping[str, Stateful]:
         parts: dict[str, Stateful] = {

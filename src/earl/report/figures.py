@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from earl.history import Evaluation
 from earl.metrics import a_auc
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; a method keeps its own.
+# Okabe and Ito's colours, then Tol's, which colour-blind readers can tell apart; a method keeps
+# its own.
 COLOURS = {
     "earl": "#D55E00",
     "er": "#0072B2",
@@ -17,6 +18,13 @@ COLOURS = {
     "vanilla-etf": "#009E73",
     "earl-no-pdt": "#CC79A7",
     "earl-no-rc": "#E69F00",
+    "der++": "#000000",
+    "x-der": "#7F7F7F",
+    "er-mir": "#332288",
+    "scr": "#117733",
+    "ewc": "#AA4499",
+    "memo": "#882255",
+    "polrs": "#999933",
 }
 
 
