@@ -75,7 +75,7 @@ def test_make_has_a_default_name_and_can_embed_the_order(earl, tmp_path):
         (("make", "gaussian", *SHAPES, "--set", "sgima=1"), "did you mean 'sigma'"),
         (("make", "gaussian", *SHAPES, "--sigma", "-1"), "sigma = -1.0"),
         (("make", "disjoint", *SHAPES, "--sigma", "1"), "no setting named 'sigma'"),
-        (("make", "clear", *SHAPES), "clear10 and clear100"),
+        (("make", "clear", *SHAPES), "clear-10 and clear-100"),
         (("make", "iid", *SHAPES, "-o", "no/where.json"), "no directory no"),
         (("make", "iid", *SHAPES, "-o", "."), "is a directory"),
         (("show", "iid"), "--dataset NAME"),

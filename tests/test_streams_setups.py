@@ -106,7 +106,7 @@ def test_an_impossible_number_of_tasks_is_refused(name, tasks):
         (longtail, {"sigma": -1.0}, "sigma = -1.0"),
         (periodic_gaussian, {"periods": 0}, "periods = 0 must be at least 1"),
         (periodic_gaussian, {"sigma": math.nan}, "sigma = nan"),
-        (clear, {}, "clear10 and clear100 have them"),
+        (clear, {}, "clear-10 and clear-100 have them"),
     ],
 )
 def test_impossible_options_are_refused(setup, options, said):

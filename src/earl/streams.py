@@ -154,7 +154,7 @@ def clear(train: Split, *, seed: int, new_classes: int = 0) -> Schedule:
     if train.domains is None:
         raise InvalidSetting(
             "the clear stream needs a time bucket for every image, and this data set has none; "
-            "clear10 and clear100 have them"
+            "clear-10 and clear-100 have them"
         )
     randomness = Randomness(seed)
     classes, buckets = shuffled_classes(train, randomness), train.domains.unique()
