@@ -8,9 +8,10 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from earl.errors import ClassCapacityError, InvalidInput, InvalidSetting
+from earl.networks import evaluating
 
 UNKNOWN = -1  # what `predict` answers before anything was learned
 
@@ -263,6 +264,14 @@ class Waiting:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._x, self._y = list(state["x"]), list(state["y"])
+
+
+def ask(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
+    """Return what a network makes of raw images, in evaluation mode; changes nothing."""
+    setting.check_images(x)
+    with evaluating(network), torch.inference_mode():
+        out: Tensor = network(setting.view(x.to(setting.device)))
+        return out
 
 
 def adam(parameters: Any, lr: float) -> torch.optim.Adam:

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 
 from earl.errors import InvalidSetting, UnknownName
 from earl.etf import Frame, SimplexETF, dot_regression
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Work, adam
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Work, adam, ask
 from earl.memory import POLICIES, Memory
-from earl.networks import Projection, build, evaluating, feature_size, train_forward
+from earl.networks import Projection, build, feature_size, train_forward
 from earl.preparatory import PreparatoryData, all_forms, one_form_each
 from earl.randomness import Randomness
 from earl.registry import suggest
@@ -140,10 +140,7 @@ class EARL(Learner):
 
     def features(self, x: Tensor) -> Tensor:
         """Return f_hat(x) before correction, (B, d)."""
-        self.setting.check_images(x)
-        with evaluating(self.f), torch.inference_mode():
-            f = self.f(self.setting.view(x.to(self.setting.device)))
-            return F.normalize(f.float(), dim=1)
+        return F.normalize(ask(self.f, self.setting, x).float(), dim=1)
 
     def vectors(self) -> Tensor:
         """Return the vectors of the seen classes, (n, d)."""

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
 from earl.memory import Memory, reservoir
-from earl.networks import Classifier, evaluating, feature_size, train_forward
+from earl.networks import Classifier, feature_size, train_forward
 from earl.randomness import Randomness
 
 
@@ -69,16 +69,11 @@ class ER(Learner):
         self.work.add(len(Y))
 
     def scores(self, x: Tensor) -> Tensor:
-        with torch.inference_mode():
-            z: Tensor = self.network.head(self.features(x))
-            return z[:, : len(self.classes)]
+        return ask(self.network, self.setting, x)[:, : len(self.classes)]
 
     def features(self, x: Tensor) -> Tensor:
         """Return the backbone's features, (B, size)."""
-        self.setting.check_images(x)
-        with evaluating(self.network), torch.inference_mode():
-            h: Tensor = self.network.backbone(self.setting.view(x.to(self.setting.device)))
-            return h
+        return ask(self.network.backbone, self.setting, x)
 
     def vectors(self) -> Tensor:
         """Return the rows of the classifier for the seen classes, (n, size)."""

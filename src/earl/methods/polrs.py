@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
 from earl.memory import Memory, reservoir
-from earl.networks import Classifier, evaluating, feature_size, train_forward
+from earl.networks import Classifier, feature_size, train_forward
 from earl.randomness import Randomness
 
 FACTORS = (0.5, 1.0, 2.0)  # the learning rates of the replicas, relative to the present one
@@ -113,20 +113,14 @@ class PoLRS(Learner):
         return self.networks[self.window.leader()]
 
     def scores(self, x: Tensor) -> Tensor:
-        self.setting.check_images(x)
         return self._scores(self.leader, x)
 
     def _scores(self, network: nn.Module, x: Tensor) -> Tensor:
-        with evaluating(network), torch.inference_mode():
-            z: Tensor = network(self.setting.view(x.to(self.setting.device)))
-            return z[:, : len(self.classes)]
+        return ask(network, self.setting, x)[:, : len(self.classes)]
 
     def features(self, x: Tensor) -> Tensor:
         """Return the features of the replica that answers, (B, size)."""
-        self.setting.check_images(x)
-        with evaluating(self.leader), torch.inference_mode():
-            h: Tensor = self.leader.backbone(self.setting.view(x.to(self.setting.device)))
-            return h
+        return ask(self.leader.backbone, self.setting, x)
 
     def vectors(self) -> Tensor:
         """Return the rows of the answering classifier for the seen classes, (n, size)."""

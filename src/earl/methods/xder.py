@@ -9,10 +9,10 @@ from torch.nn import functional as F
 from earl.contrast import contrast_augment
 from earl.errors import InvalidSetting
 from earl.heads import Heads, renew
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
 from earl.losses import known_mse, supervised_contrastive
 from earl.memory import Memory, draw_distinct, reservoir
-from earl.networks import Classifier, evaluating, feature_size, train_forward, untracked
+from earl.networks import Classifier, feature_size, train_forward, untracked
 from earl.randomness import Randomness
 
 AT_ONCE = 250  # memory images that are looked at together when a task ends
@@ -190,16 +190,11 @@ class XDER(Learner):
             return z[:, : len(self.classes) + self.future]
 
     def scores(self, x: Tensor) -> Tensor:
-        with torch.inference_mode():
-            z: Tensor = self.network.head(self.features(x))
-            return z[:, : len(self.classes)]
+        return ask(self.network, self.setting, x)[:, : len(self.classes)]
 
     def features(self, x: Tensor) -> Tensor:
         """Return the backbone's features, (B, size)."""
-        self.setting.check_images(x)
-        with evaluating(self.network), torch.inference_mode():
-            h: Tensor = self.network.backbone(self.setting.view(x.to(self.setting.device)))
-            return h
+        return ask(self.network.backbone, self.setting, x)
 
     def vectors(self) -> Tensor:
         """Return the rows of the classifier for the seen classes, (n, size)."""
