@@ -32,7 +32,7 @@ def test_every_python_example_runs(name: str, number: int, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
 
 
-def test_the_first_example_is_the_loop_and_prints_what_it_says(tmp_path: Path) -> None:
+def test_the_first_example_is_the_loop() -> None:
     first = blocks("README.md")[0]
     assert "# ask first" in first and "# then learn" in first
 

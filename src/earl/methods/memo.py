@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
 from earl.expandable import Expandable, widen
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
 from earl.memory import Memory, greedy_balanced
-from earl.networks import GrowingLinear, build, evaluating, feature_size, train_forward
+from earl.networks import GrowingLinear, build, feature_size, train_forward
 from earl.randomness import Randomness
 
 
@@ -133,10 +133,7 @@ class MEMO(Learner):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the features of all extractors side by side, (B, s·size)."""
-        self.setting.check_images(x)
-        with evaluating(self.network), torch.inference_mode():
-            h: Tensor = self.network(self.setting.view(x.to(self.setting.device)))
-            return h
+        return ask(self.network, self.setting, x)
 
     def vectors(self) -> Tensor:
         """Return the rows of the classifier for the seen classes, (n, s·size)."""

@@ -9,10 +9,10 @@ from torch.nn import functional as F
 
 from earl.contrast import contrast_augment
 from earl.errors import InvalidSetting
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
 from earl.losses import supervised_contrastive
 from earl.memory import Memory, reservoir
-from earl.networks import build, evaluating, feature_size, train_forward
+from earl.networks import build, feature_size, train_forward
 from earl.randomness import Randomness
 
 NO_MEAN = -2.0  # the score of a class without a mean: below every cosine
@@ -109,10 +109,7 @@ class SCR(Learner):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the backbone's normalised features, without the projection head, (B, size)."""
-        self.setting.check_images(x)
-        with evaluating(self.network), torch.inference_mode():
-            h = self.network[0](self.setting.view(x.to(self.setting.device)))
-            return F.normalize(h.float(), dim=1)
+        return F.normalize(ask(self.network[0], self.setting, x).float(), dim=1)
 
     def vectors(self) -> Tensor:
         """Return the normalised mean feature of each class, (n, size); 0 for one without images.
