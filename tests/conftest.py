@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two test processes share two cores
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +14,11 @@ from hypothesis import settings
 from earl.catalogue import METHODS
 from earl.datasets import shapes
 from earl.datasets.dataset import Dataset
+from earl.experiment import Experiment
 from earl.learner import Learner, Setting
 from earl.networks import ResNet, build
 from earl.randomness import Randomness
+from earl.rundirectory import RunDirectory
 from earl.transforms import Augment, View
 
 torch.set_num_threads(1)
@@ -43,6 +46,28 @@ def make(dataset: Dataset) -> Callable[..., Learner]:
         backbone = build(lambda: ResNet(depth=8, width=4), generator)
         if "etf" in name or name.startswith("earl"):
             given = {"d": 15, "hidden": 16, **given}
+        if name == "oddl":
+            given = {"latent": 8, "vae_hidden": 32, "vae_lr": 3e-3, "threshold": 0.5, **given}
+        if name in ("remind", "nc-fscil"):
+            given = {"base": 20, "codebooks": 2, **given}
         return METHODS[name](backbone, setting, **given)
 
     return make_learner
+
+
+@pytest.fixture(scope="session")
+def few_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with four finished runs of 40 samples: two methods, two seeds. Do not change it."""
+    folder = tmp_path_factory.mktemp("few")
+    for method in ("er", "earl"):
+        for seed in (1, 2):
+            experiment = Experiment(
+                method=method,
+                dataset="shapes",
+                stream="disjoint",
+                seed=seed,
+                settings={"per_class": 10, "every": 10},
+            )
+            run = RunDirectory(folder / experiment.path(), experiment)
+            assert list(run.run(device="cpu", threads=1))
+    return folder

@@ -1,7 +1,7 @@
-"""What every method must keep, whatever it does inside."""
+"""What every method must keep, whatever it does inside; and checks that notice if one does not."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from earl.catalogue import METHODS
-from earl.datasets.dataset import Dataset
-from earl.errors import EarlError, InvalidInput
-from earl.learner import UNKNOWN, Learner
-from earl.snapshot import read_newest, write_snapshot
+from earl.contract import CHECKS, check_method, maker
+from earl.errors import ContractBroken, EarlError
+from earl.learner import Learner, Setting, Stateful
+from earl.methods.er import ER
 from earl.state import digest
 
 DOCS = Path(__file__).parent.parent / "docs" / "methods"
@@ -22,221 +22,97 @@ Make = Callable[..., Learner]
 every_method = pytest.mark.parametrize("name", METHODS.names())
 
 
-def samples(dataset: Dataset, n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Return n training samples in a random order; class ids 0 to 3 become 7, 3, 11 and 2."""
-    order = torch.randperm(len(dataset.train), generator=torch.Generator().manual_seed(seed))[:n]
-    ids = torch.tensor([7, 3, 11, 2])
-    return dataset.train.images[order], ids[dataset.train.labels[order]]
-
-
-def teach(learner: Learner, x: Tensor, y: Tensor, batch: int = 1) -> None:
-    for part in torch.arange(len(y)).split(batch):
-        learner.observe(x[part], y[part])
-
-
 @every_method
-def test_nothing_is_known_before_the_first_sample(name: str, make: Make, dataset: Dataset) -> None:
-    assert make(name).predict(dataset.test.images[:3]).tolist() == [UNKNOWN] * 3
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_contract(name: str, check: str) -> None:
+    CHECKS[check](maker(METHODS[name]))
 
 
-@every_method
-def test_only_seen_classes_are_predicted(name: str, make: Make, dataset: Dataset) -> None:
-    learner = make(name)
-    x, y = samples(dataset, 40)
-    seen: set[int] = set()
-    for i in range(len(y)):
-        learner.observe(x[i : i + 1], y[i : i + 1])
-        seen.add(int(y[i]))
-        assert set(learner.predict(dataset.test.images[::5]).tolist()) <= seen
-        assert learner.scores(x[:2]).shape == (2, len(seen))
+class Wrong(ER):
+    """ER with one fault at a time."""
+
+    def __init__(self, backbone: torch.nn.Module, setting: Setting, *, fault: str) -> None:
+        super().__init__(backbone, setting)
+        self.fault = fault
+
+    def check(self, x: Tensor, y: Tensor) -> None:
+        if self.fault != "accepts anything":
+            super().check(x, y)
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        if self.fault == "accepts anything" and not isinstance(y, Tensor):
+            return
+        super().observe(x, y)
+        if self.fault == "changes its input":
+            y.fill_(0)
+        if self.fault == "trains once per call":
+            self.pace.samples = len(y)
+        if self.fault == "counts nothing":
+            self.work.flops = 0
+        if self.fault == "grows":
+            self.memory.capacity += 1
+
+    def _update(self, X: Tensor, Y: Tensor) -> None:
+        if self.fault == "draws globally":
+            torch.rand(1)
+        if self.fault == "cannot stand a single image" and self.setting.batch_size == 1:
+            raise RuntimeError("one image is no batch")
+        if self.fault != "learns nothing":
+            super()._update(X, Y)
+        else:
+            self.work.add(images=len(Y))
+
+    def scores(self, x: Tensor) -> Tensor:
+        if self.fault == "learns when asked" and len(self.memory):
+            self._update(*self.memory.take(torch.arange(1), "x", "y"))
+        z = super().scores(x)
+        return torch.cat((z, z[:, :1] + 9), dim=1) if self.fault == "one class too many" else z
+
+    def predict(self, x: Tensor) -> Tensor:
+        if self.fault == "guesses" and not len(self.classes):
+            return torch.zeros(len(x))
+        return super().predict(x)
+
+    def end_task(self) -> None:
+        if self.fault == "breaks at boundaries":
+            self.network.head.weight.data.fill_(float("nan"))
+
+    def parts(self) -> Mapping[str, Stateful]:
+        parts = dict(super().parts())
+        if self.fault == "forgets what waits":
+            del parts["waiting"]
+        return parts
 
 
-@every_method
-def test_asking_changes_nothing(name: str, make: Make, dataset: Dataset) -> None:
-    learner, silent = make(name), make(name)
-    x, y = samples(dataset, 30)
-    for i in range(len(y)):
-        if i and i % 3 == 0:
-            before, copy = digest(learner.state_dict()), x.clone()
-            learner.predict(x)
-            learner.scores(x[:1])
-            learner.costs()
-            assert digest(learner.state_dict()) == before
-            assert torch.equal(x, copy)
-        learner.observe(x[i : i + 1], y[i : i + 1])
-        silent.observe(x[i : i + 1], y[i : i + 1])
-    assert digest(learner.state_dict()) == digest(silent.state_dict())
-
-
-@every_method
-def test_observing_does_not_change_its_input(name: str, make: Make, dataset: Dataset) -> None:
-    learner = make(name)
-    x, y = samples(dataset, 20)
-    copies = x.clone(), y.clone()
-    teach(learner, x, y, batch=5)
-    assert torch.equal(x, copies[0]) and torch.equal(y, copies[1])
-
-
-@every_method
-def test_the_caller_may_reuse_its_buffers(name: str, make: Make, dataset: Dataset) -> None:
-    learner, other = make(name), make(name)
-    x, y = samples(dataset, 30)
-    for i in range(len(y)):
-        image, label = x[i : i + 1].clone(), y[i : i + 1].clone()
-        learner.observe(image, label)
-        image.zero_(), label.zero_()
-        other.observe(x[i : i + 1], y[i : i + 1])
-    assert torch.equal(learner.scores(x), other.scores(x))
-
-
-@every_method
-@pytest.mark.parametrize("batch", [2, 7, 30])
-def test_many_samples_at_once_equal_one_by_one(
-    name: str, batch: int, make: Make, dataset: Dataset
-) -> None:
-    one, many = make(name), make(name)
-    x, y = samples(dataset, 30)
-    teach(one, x, y)
-    teach(many, x, y, batch)
-    assert digest(one.state_dict()) == digest(many.state_dict())
-
-
-@every_method
-def test_memory_is_bounded(name: str, make: Make, dataset: Dataset) -> None:
-    learner = make(name, memory_size=7)
-    x, y = samples(dataset, 60)
-    teach(learner, x, y, batch=4)
-    assert 0 < len(learner.memory) <= 7  # type: ignore[attr-defined]
-
-
-@every_method
-def test_same_seed_same_scores_and_no_global_randomness(
-    name: str, make: Make, dataset: Dataset
-) -> None:
-    x, y = samples(dataset, 30)
-    before = torch.get_rng_state()
-    one, same, other = make(name), make(name), make(name, seed=2)
-    for learner in (one, same, other):
-        teach(learner, x, y)
-        learner.predict(x)
-        torch.rand(1, generator=torch.Generator())
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(one.scores(x), same.scores(x))
-    assert not torch.equal(one.scores(x), other.scores(x))
-
-
-@every_method
-@pytest.mark.parametrize("at", [1, 13, 22])
-def test_a_saved_learner_goes_on_exactly(
-    name: str, at: int, make: Make, dataset: Dataset, tmp_path: Path
-) -> None:
-    """Saved while updates are part-owed and samples wait; scores, because labels hide much."""
-    learner, fresh = make(name, iterations=0.75), make(name, iterations=0.75)
-    x, y = samples(dataset, 40)
-    teach(learner, x[:at], y[:at])
-    write_snapshot(tmp_path, at, learner.state_dict(), about={})
-    snapshot = read_newest(tmp_path)
-    assert snapshot is not None
-    fresh.load_state_dict(snapshot.state)
-    assert torch.equal(learner.scores(x), fresh.scores(x))
-    for other in (learner, fresh):
-        teach(other, x[at:], y[at:])
-        other.finish()
-    assert torch.equal(learner.scores(x), fresh.scores(x))
-    assert digest(learner.state_dict()) == digest(fresh.state_dict())
-
-
-@every_method
-def test_it_learns(name: str, make: Make, dataset: Dataset) -> None:
-    learner = make(name)
-    x, y = samples(dataset, 160)
-    teach(learner, x, y)
-    learner.finish()
-    ids = torch.tensor([7, 3, 11, 2])[dataset.test.labels]
-    accuracy = float((learner.predict(dataset.test.images) == ids).float().mean())
-    assert accuracy > 0.8  # chance is 0.25
-
-
-@every_method
-@pytest.mark.parametrize("iterations", [0.25, 1, 2.25, 3])
-def test_updates_follow_the_iterations(
-    name: str, iterations: float, make: Make, dataset: Dataset
-) -> None:
-    learner = make(name, iterations=iterations)
-    x, y = samples(dataset, 30)
-    teach(learner, x, y)
-    learner.finish()
-    assert learner.work.updates == int(iterations * 30)
-    assert learner.costs()["updates"] == learner.work.updates
-
-
-@every_method
-@pytest.mark.parametrize("batch_size", [1, 2, 3])
-def test_tiny_settings_work(name: str, batch_size: int, make: Make, dataset: Dataset) -> None:
-    """A batch and a memory of one, a single class, a single sample."""
-    learner = make(name, memory_size=1, batch_size=batch_size)
-    x, y = samples(dataset, 12)
-    learner.observe(x[:1], y[:1])
-    assert learner.predict(x[:1]).tolist() == y[:1].tolist()
-    teach(learner, x[1:], y[1:])
-    learner.finish()
-    assert torch.isfinite(learner.scores(x)).all()
-
-
-@every_method
-def test_a_boundary_and_an_early_end_are_harmless(name: str, make: Make, dataset: Dataset) -> None:
-    learner = make(name)
-    x, y = samples(dataset, 24)
-    learner.finish()
-    learner.end_task()
-    teach(learner, x[:11], y[:11])
-    learner.end_task()
-    learner.finish()
-    teach(learner, x[11:], y[11:])
-    assert torch.isfinite(learner.scores(x)).all()
-
-
-BAD_IMAGES = {
-    "not a tensor": lambda x: x.numpy(),
-    "float": lambda x: x.float() / 255,
-    "NaN": lambda x: torch.full(x.shape, float("nan")),
-    "int64": lambda x: x.long(),
-    "one image without a batch": lambda x: x[0],
-    "no images": lambda x: x[:0],
-    "another size": lambda x: x[:, :, :-1],
-    "another channel": lambda x: x[:, :1],
-    "five dimensions": lambda x: x[None],
-}
-BAD_LABELS = {
-    "list": lambda y: y.tolist(),
-    "float": lambda y: y.float(),
-    "NaN": lambda y: torch.full(y.shape, float("nan")),
-    "bool": lambda y: y > 1,
-    "negative": lambda y: torch.where(torch.arange(len(y)) == 1, -1, y),
-    "too few": lambda y: y[1:],
-    "a column": lambda y: y[:, None],
-    "a scalar": lambda y: y[0],
-    "beyond int64": lambda y: torch.full(y.shape, 2**63, dtype=torch.uint64),
+FAULTS = {
+    "guesses": "nothing_is_known_before_the_first_sample",
+    "one class too many": "only_seen_classes_are_predicted",
+    "learns when asked": "asking_changes_nothing",
+    "changes its input": "observing_leaves_its_input_alone",
+    "trains once per call": "many_samples_at_once_equal_one_by_one",
+    "grows": "stored_samples_fit_the_memory",
+    "draws globally": "the_seed_decides_everything",
+    "forgets what waits": "a_saved_learner_goes_on_exactly",
+    "learns nothing": "it_learns",
+    "counts nothing": "updates_follow_the_flops_that_are_earned",
+    "cannot stand a single image": "tiny_settings_work",
+    "breaks at boundaries": "boundaries_and_early_ends_are_harmless",
+    "accepts anything": "bad_input_is_refused_and_changes_nothing",
 }
 
 
-@every_method
-def test_bad_input_is_refused_and_changes_nothing(name: str, make: Make, dataset: Dataset) -> None:
-    learner = make(name)
-    x, y = samples(dataset, 9)
-    teach(learner, x[:5], y[:5])
-    before = digest(learner.state_dict())
-    calls = [(bad(x[5:]), y[5:]) for bad in BAD_IMAGES.values()]
-    calls += [(x[5:], bad(y[5:])) for bad in BAD_LABELS.values()]
-    for images, labels in calls:
-        with pytest.raises(InvalidInput):
-            learner.observe(images, labels)
-        assert digest(learner.state_dict()) == before
-    for bad in BAD_IMAGES.values():
-        for question in (learner.predict, learner.scores, make(name).predict):
-            with pytest.raises(InvalidInput):
-                question(bad(x))
-    assert digest(learner.state_dict()) == before
+@pytest.mark.parametrize(("fault", "check"), FAULTS.items())
+def test_a_fault_is_noticed(fault: str, check: str) -> None:
+    CHECKS[check](maker(ER))
+    with pytest.raises((ContractBroken, RuntimeError)):
+        CHECKS[check](maker(Wrong, fault=fault))
+
+
+def test_all_checks_are_made_and_all_faults_told() -> None:
+    assert check_method("er") == tuple(CHECKS)
+    with pytest.raises(ContractBroken, match="failed") as broken:
+        check_method(Wrong, fault="learns nothing")
+    assert "it_learns: ContractBroken: accuracy 0." in str(broken.value)
 
 
 dtypes = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool]

@@ -130,7 +130,7 @@ def test_columns_of_any_type_and_shape_are_kept_together():
         assert held.dtype == values.dtype, name
         assert torch.equal(held, values[came]), name
     row = 8 + 48 + 14 + 8 + 4 + 1 + 4
-    assert memory.nbytes() == 10 * row
+    assert sum(memory.nbytes().values()) == 10 * row
 
 
 def test_the_caller_may_reuse_its_tensors():
@@ -164,6 +164,38 @@ def test_a_newcomer_brings_its_own_columns_into_an_updated_row():
     memory.update(torch.tensor([0]), z=torch.tensor([5.0]))
     memory.add(generator(), y=torch.tensor([1]), z=torch.tensor([2.0]))
     assert contents(memory, "y", "z") == ([1], [2.0])
+
+
+@settings(max_examples=100, deadline=None)
+@given(before=LABELS, after=LABELS, capacity=CAPACITY, policy=POLICY, data=st.data())
+def test_removed_rows_are_gone_and_the_books_fit_the_others(before, after, capacity, policy, data):
+    memory = filled([0, *before], capacity, POLICIES[policy])
+    y, t = contents(memory, "y", "t")
+    seen, seen_of = memory.seen, memory.seen_of.tolist()
+    dropped = data.draw(st.sets(st.integers(0, len(memory) - 1)))
+    memory.remove(torch.tensor(sorted(dropped), dtype=torch.int64))
+    kept = [i for i in range(len(y)) if i not in dropped]
+    assert contents(memory, "y", "t") == ([y[i] for i in kept], [t[i] for i in kept])
+    assert (memory.seen, memory.seen_of.tolist()) == (seen, seen_of)
+    memory.add(generator(1), **numbered(after, start=100))  # the policy goes on with right books
+    assert len(memory) <= capacity
+    (y,) = contents(memory, "y")
+    for c, count in enumerate(memory.counts):
+        assert sorted(memory.rows_of(c)) == [row for row in range(len(y)) if y[row] == c]
+        assert count == y.count(c)
+
+
+@settings(max_examples=50, deadline=None)
+@given(before=LABELS, after=LABELS, capacity=CAPACITY, policy=POLICY)
+def test_a_cleared_memory_is_as_if_new(before, after, capacity, policy):
+    memory, new = filled(before, capacity, POLICIES[policy]), Memory(capacity, POLICIES[policy])
+    memory.clear()
+    assert len(memory) == memory.seen == 0
+    for one in (memory, new):
+        one.add(generator(1), **numbered([0, *after]))
+    assert contents(memory, "y", "t") == contents(new, "y", "t")
+    assert memory.counts.tolist() == new.counts.tolist()
+    assert (memory.seen, memory.seen_of.tolist()) == (new.seen, new.seen_of.tolist())
 
 
 # ---- state

@@ -120,18 +120,19 @@ def test_stored_logits_are_those_of_the_last_update_with_the_sample(
         _, z = passes[4 * block + 3]  # two samples times two iterations
         for k in range(2):
             known = ~stored[2 * block + k].isnan()
-            assert known.any() and torch.equal(stored[2 * block + k][known], z[k][known])
+            assert known.any()
+            assert torch.equal(stored[2 * block + k][known], z[k, : len(known)][known])
     assert torch.equal(stored[6:, :n], passes[-1][1][:2, :n])
     assert learner.work.forwards == 0
 
 
 def test_logits_of_classes_that_came_later_are_never_known(derpp: Make, dataset: Dataset) -> None:
-    """Not when the head grows (32 rows at first), not by training."""
+    """Not when the column grows, not by training."""
     learner = derpp(memory_size=200, iterations=0.1)
     for i in range(100):
         learner.observe(dataset.train.images[i : i + 1], torch.tensor([i // 2]))
     stored = column(learner.memory, "logits")
-    assert stored.shape == (100, 64)
+    assert 50 <= stored.shape[1] <= 50 * 9 / 8
     for i in range(100):
         known = i // 2 + 1
         assert stored[i, :known].isfinite().all() and stored[i, known:].isnan().all()
@@ -139,17 +140,18 @@ def test_logits_of_classes_that_came_later_are_never_known(derpp: Make, dataset:
     for i in range(100, 150):
         learner.observe(dataset.train.images[i : i + 1], torch.tensor([i]))
     after = column(learner.memory, "logits")
-    assert after.shape == (150, 128)
-    torch.testing.assert_close(after[:100, :64], before, rtol=0, atol=0, equal_nan=True)
-    assert after[:100, 64:].isnan().all()
+    assert 100 <= after.shape[1] <= 100 * 9 / 8
+    width = before.shape[1]
+    torch.testing.assert_close(after[:100, :width], before, rtol=0, atol=0, equal_nan=True)
+    assert after[:100, width:].isnan().all()
     assert torch.isfinite(learner.scores(dataset.test.images[:5])).all()
 
 
 def test_as_many_logits_are_stored_as_images(derpp: Make, dataset: Dataset) -> None:
     learner = derpp(memory_size=7)
     observe(learner, dataset, 0, 60)
-    assert column(learner.memory, "logits").shape == (7, 32)
-    assert learner.memory.nbytes() == 7 * (3 * 8 * 8 + 8 + 4 * 32)
+    assert column(learner.memory, "logits").shape == (7, 4)
+    assert learner.memory.nbytes() == {"x": 7 * 3 * 8 * 8, "y": 7 * 8, "logits": 7 * 4 * 4}
 
 
 def test_a_block_without_an_update_gets_the_logits_of_an_answer(

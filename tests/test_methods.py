@@ -97,6 +97,37 @@ def test_an_update_of_earl_is_an_adam_step_on_equation_4(
     assert_parameters(learner.f, expected)
 
 
+def test_a_learnable_classifier_is_trained_by_dot_regression_and_cross_entropy(
+    make: Make, dataset: Dataset, passed: list[Tensor], plain: Callable[..., Tensor]
+) -> None:
+    learner = make("earl-learnable", iterations=0.25, preparatory=False, augment=plain)
+    observe(learner, dataset, 0, 3)
+    before, rows = copy.deepcopy(learner.f), learner.learned.weight.detach().clone()
+    observe(learner, dataset, 3, 4)  # the first update
+    (images,) = passed
+    x, y = learner.memory.take(torch.arange(4), "x", "y")
+    place = [
+        next(i for i in range(4) if torch.allclose(learner.setting.view(x)[i], image))
+        for image in images
+    ]
+    n, weight = len(learner.classes), rows.clone().requires_grad_()
+    f = train_forward(before, images)
+    losses = []
+    for k, i in enumerate(place):
+        cosine = torch.stack([F.cosine_similarity(f[k], weight[c], dim=0) for c in range(n)])
+        own = cosine[y[i]]
+        losses.append(0.5 * (own - 1) ** 2 - 10 * own + (10 * cosine).exp().sum().log())
+    loss = torch.stack(losses).mean()
+    expected = one_adam_step([*before.parameters(), weight], loss, learner.setting.lr)
+    assert_parameters(learner.f, expected[:-1])
+    torch.testing.assert_close(
+        learner.learned.weight[:n].detach(), expected[-1][:n], atol=2e-5, rtol=0
+    )
+    assert torch.equal(learner.learned.weight[n:].detach(), rows[n:])  # of no class yet
+    norms = learner.vectors().norm(dim=1)
+    torch.testing.assert_close(norms, torch.ones(n))
+
+
 def test_an_update_of_er_is_an_adam_step_on_the_cross_entropy_of_seen_classes(
     make: Make, dataset: Dataset, passed: list[Tensor], plain: Callable[..., Tensor]
 ) -> None:

@@ -31,11 +31,13 @@ _WHERE = {
     "Stream": "earl.streams",
     "UNKNOWN": "earl.learner",
     "View": "earl.transforms",
+    "check_method": "earl.contract",
     "learn_online": "earl.run",
 }
 
 if TYPE_CHECKING:
     from earl.catalogue import DATASETS, METHODS, METRICS, PROBES, STREAMS
+    from earl.contract import check_method
     from earl.datasets.dataset import Dataset, Split
     from earl.errors import EarlError
     from earl.etf import SimplexETF
@@ -75,6 +77,7 @@ __all__ = [
     "Split",
     "Stream",
     "View",
+    "check_method",
     "learn_online",
 ]
 

@@ -1,9 +1,10 @@
-"""Table of contents: every method, data set, stream, metric and probe by name.
+"""Table of contents: every method, data set, stream, metric, probe and figure by name.
 
 Objects are named by where they live and imported when asked for: `earl list` needs no torch.
 Your own go in from outside with the same registries: `@METHODS.register("mine")`.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from earl.registry import Registry
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # types only: importing these would import torch
     from earl.datasets.source import Source
     from earl.history import Metric
     from earl.learner import Learner
+    from earl.report.figures.canvas import Draw
     from earl.run import Probe
     from earl.streams import Schedule
 
@@ -23,6 +25,9 @@ METHODS.list("earl", "earl.methods.earl:EARL", "fixed ETF, preparatory data, res
 METHODS.list("vanilla-etf", "earl.methods.earl:vanilla_etf", "EARL without either of its additions")
 METHODS.list("earl-no-rc", "earl.methods.earl:earl_no_rc", "EARL without residual correction")
 METHODS.list("earl-no-pdt", "earl.methods.earl:earl_no_pdt", "EARL without preparatory data")
+METHODS.list(
+    "earl-learnable", "earl.methods.earl:earl_learnable", "EARL with trained class vectors"
+)
 METHODS.list("er", "earl.methods.er:ER", "experience replay from a reservoir")
 METHODS.list("er-mir", "earl.methods.er_mir:ERMIR", "ER that replays what the new samples disturb")
 METHODS.list("ewc", "earl.methods.ewc:EWC", "ER with a Fisher penalty; uses task boundaries")
@@ -31,11 +36,47 @@ METHODS.list("der++", "earl.methods.derpp:DERpp", "replays labels, and the logit
 METHODS.list("x-der", "earl.methods.xder:XDER", "DER++ that renews logits and prepares output rows")
 METHODS.list("scr", "earl.methods.scr:SCR", "contrastive replay; answers by nearest class mean")
 METHODS.list("memo", "earl.methods.memo:MEMO", "a copy of the last stage per task; uses boundaries")
+METHODS.list("oddl", "earl.methods.oddl:ODDL", "experts with VAEs, a new one when the data change")
+METHODS.list(
+    "remind", "earl.methods.remind:REMIND", "freezes its first blocks, replays their codes"
+)
+METHODS.list("nc-fscil", "earl.methods.nc_fscil:NCFSCIL", "fixed ETF behind blocks that are frozen")
 METHODS.list(
     "er-memory-only",
     "earl.methods.er_memory_only:MemoryOnlyER",
     "control: ER trained like EARL, from a balanced memory alone",
 )
+
+
+@dataclass(frozen=True)
+class MethodFacts:
+    """What one wants to know of a method before choosing it."""
+
+    paper: str
+    boundaries: bool  # is it told where tasks end?
+    stores: str
+    compute: float  # of an update beside ER's, with the settings of CIFAR-10
+
+
+METHOD_FACTS = {
+    "earl": MethodFacts("Seo 2024", False, "images, features", 1.01),
+    "vanilla-etf": MethodFacts("Seo 2024", False, "images", 1.01),
+    "earl-no-rc": MethodFacts("Seo 2024", False, "images", 1.01),
+    "earl-no-pdt": MethodFacts("Seo 2024", False, "images, features", 1.01),
+    "earl-learnable": MethodFacts("Seo 2024", False, "images, features", 1.01),
+    "er": MethodFacts("Rolnick 2019", False, "images", 1.0),
+    "er-mir": MethodFacts("Aljundi 2019", False, "images", 3.59),
+    "ewc": MethodFacts("Kirkpatrick 2017", True, "images, weights", 1.0),
+    "polrs": MethodFacts("Cai 2021", False, "images, networks", 3.06),
+    "der++": MethodFacts("Buzzega 2020", False, "images, logits", 1.0),
+    "x-der": MethodFacts("Boschini 2022", True, "images, logits", 3.0),
+    "scr": MethodFacts("Mai 2021", False, "images", 2.0),
+    "memo": MethodFacts("Zhou 2023", True, "images, blocks", 1.16),
+    "oddl": MethodFacts("Ye 2022", False, "images, networks", 2.07),
+    "remind": MethodFacts("Hayes 2020", False, "codes", 0.25),
+    "nc-fscil": MethodFacts("Yang 2023", False, "codes", 0.25),
+    "er-memory-only": MethodFacts("Rolnick 2019", False, "images", 1.0),
+}
 
 # A loader is handed a Source (earl/datasets/source.py): folders and options.
 DATASETS: "Registry[Callable[[Source], Dataset]]" = Registry("data set")
@@ -85,3 +126,29 @@ METRICS.list("forgetting", "earl.metrics:forgetting", "mean drop from a class's 
 
 PROBES: "Registry[Probe]" = Registry("probe")
 PROBES.list("collapse", "earl.probes:collapse", "NC1, NC2 and NC3 of test features")
+PROBES.list(
+    "training-error", "earl.probes:training_error", "share of wrong answers on training images"
+)
+PROBES.list("bias", "earl.probes:bias", "cosine of the newest class's features with old classes")
+PROBES.list("cosines", "earl.probes:cosines", "of single samples with all class vectors; lists")
+PROBES.list("rotations", "earl.probes:rotations", "accuracy on test images that are turned")
+PROBES.list("features", "earl.probes:features", "of the first four classes, reduced; lists")
+
+FIGURES: "Registry[Draw]" = Registry("figure")
+FIGURES.list("curves", "earl.report.figures.lines:curves", "accuracy over the stream")
+FIGURES.list(
+    "online-accuracy",
+    "earl.report.figures.lines:online_accuracy",
+    "accuracy on arriving samples, before they are learned",
+)
+FIGURES.list("tpt", "earl.report.figures.lines:tpt", "training error; --probe training-error")
+FIGURES.list("bias", "earl.report.figures.lines:bias", "pull of new classes to old; --probe bias")
+FIGURES.list("tsne", "earl.report.figures.tsne:tsne", "features as points; --probe features")
+FIGURES.list("cosine", "earl.report.figures.heatmaps:cosine", "a class beside all; --probe cosines")
+FIGURES.list(
+    "transforms",
+    "earl.report.figures.heatmaps:transforms",
+    "the same for negative transformations; --probe cosines",
+)
+FIGURES.list("k", "earl.report.figures.neighbours:effect_of_k", "A_AUC and A_last against k")
+FIGURES.list("stream", "earl.report.figures.arrivals:stream", "which class arrives when")

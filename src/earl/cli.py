@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from earl import cli_data, cli_stream
+from earl import cli_data, cli_list, cli_report, cli_reproduce, cli_stream, cli_sweep
 from earl.cli_data import CacheRoot, DataRoot, Limit, PerClass, SkipBroken
+from earl.cli_report import TensorBoard, TensorBoardDir
 from earl.errors import DirectoryInUse, EarlError, InvalidSetting, SnapshotError
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ app = typer.Typer(
 )
 app.add_typer(cli_stream.app, name="stream")
 app.add_typer(cli_data.app, name="data")
+app.command("list")(cli_list.list_names)
+app.command()(cli_sweep.sweep)
+app.command()(cli_reproduce.reproduce)
+app.command()(cli_report.table)
+app.command()(cli_report.figure)
+app.command()(cli_report.export)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Where run directories go.")]
@@ -67,6 +74,8 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; repeat at will."),
     ] = None,
     probe: Annotated[list[str] | None, typer.Option(help="See: earl list probes")] = None,
+    match: Annotated[str, typer.Option(help="flops or bytes: spend what --to does.")] = "",
+    to: Annotated[str, typer.Option(metavar="METHOD", help="The method to match.")] = "",
     data_root: DataRoot = None,
     cache_root: CacheRoot = None,
     limit: Limit = None,
@@ -75,6 +84,8 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     threads: Threads = None,
     snapshot_seconds: SnapshotSeconds = 30.0,
+    tensorboard: TensorBoard = False,
+    tensorboard_dir: TensorBoardDir = None,
     as_json: Json = False,
 ) -> None:
     """Run a method on a stream, or go on with a run that was stopped."""
@@ -88,10 +99,21 @@ def run(
         seed=seed,
         settings=parse_settings(settings or []) | cli_data.short(limit, per_class, skip_broken),
         probes=tuple(probe or ()),
+        match=match,  # type: ignore[arg-type]  # checked there
+        to=to,
     )
     directory = RunDirectory(out / experiment.path(), experiment)
     data = load_data(directory, data_root, cache_root)
-    carry_out(directory, data, as_json, device=device, threads=threads, seconds=snapshot_seconds)
+    board = cli_report.board_of(directory, tensorboard, tensorboard_dir)
+    carry_out(
+        directory,
+        data,
+        as_json,
+        device=device,
+        threads=threads,
+        seconds=snapshot_seconds,
+        board=board,
+    )
 
 
 @app.command()
@@ -100,6 +122,8 @@ def resume(
     data_root: DataRoot = None,
     cache_root: CacheRoot = None,
     snapshot_seconds: SnapshotSeconds = 30.0,
+    tensorboard: TensorBoard = False,
+    tensorboard_dir: TensorBoardDir = None,
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was stopped or killed; the result is the same, bit for bit."""
@@ -107,42 +131,8 @@ def resume(
 
     opened = RunDirectory(directory)
     data = load_data(opened, data_root, cache_root)
-    carry_out(opened, data, as_json, seconds=snapshot_seconds)
-
-
-@app.command("list")
-def list_names(
-    kind: Annotated[
-        str | None, typer.Argument(help="methods, datasets, streams, metrics or probes")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """List what there is."""
-    from earl import catalogue
-    from earl.errors import UnknownName
-    from earl.recipes import recipe
-    from earl.registry import suggest
-
-    kinds = {
-        "methods": catalogue.METHODS,
-        "datasets": catalogue.DATASETS,
-        "streams": catalogue.STREAMS,
-        "metrics": catalogue.METRICS,
-        "probes": catalogue.PROBES,
-    }
-    if kind is not None and kind not in kinds:
-        raise UnknownName(f"nothing called {kind!r} to list; {suggest(kind, tuple(kinds))}")
-    chosen = {kind: kinds[kind]} if kind else kinds
-    listed = {k: {e.name: e.about for e in registry} for k, registry in chosen.items()}  # type: ignore[attr-defined]
-    if as_json:
-        print_json(listed)
-        return
-    for number, (k, entries) in enumerate(listed.items()):
-        say(("\n" if number else "") + f"{k}")
-        for name, about in entries.items():
-            say(f"  {name:<16} {about}")
-            if k == "datasets" and (paper := recipe(name)):
-                say(" " * 19 + ", ".join(f"{key} {value}" for key, value in paper.items()))
+    board = cli_report.board_of(opened, tensorboard, tensorboard_dir)
+    carry_out(opened, data, as_json, seconds=snapshot_seconds, board=board)
 
 
 @app.command()
@@ -196,11 +186,13 @@ def carry_out(
     seconds: float,
     device: str = "auto",
     threads: int | None = None,
+    board: Path | None = None,
 ) -> None:
     """Run to the end, then print the result."""
     moments = directory.run(
         device=device, threads=threads, snapshot_seconds=seconds, dataset=dataset
     )
+    moments = cli_report.shown_live(directory, moments, board)
     name = directory.experiment.method
     show_progress(moments, name, directory.path)
     for note in directory.notes:

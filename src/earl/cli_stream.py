@@ -175,16 +175,20 @@ def print_facts(facts: dict[str, Any]) -> None:
 
 
 def draw(data: "Dataset", schedule: "Schedule", title: str, path: Path) -> None:
-    from platformdirs import user_cache_path
-
-    # Matplotlib would keep its list of fonts in the home directory
-    os.environ.setdefault("MPLCONFIGDIR", str(user_cache_path("earl") / "matplotlib"))
+    keep_fonts()
     from earl.report.streampicture import draw_stream
 
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise InvalidSetting(f"{path} must end in .png, .pdf or .svg to be a picture")
     labels = data.train.labels[schedule.order]
     draw_stream(labels, schedule, data.class_names, title, path)
+
+
+def keep_fonts() -> None:
+    """Let matplotlib keep its list of fonts in our cache, not in the home directory."""
+    from platformdirs import user_cache_path
+
+    os.environ.setdefault("MPLCONFIGDIR", str(user_cache_path("earl") / "matplotlib"))
 
 
 def writable(path: Path) -> Path:

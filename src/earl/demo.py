@@ -9,6 +9,7 @@ from platformdirs import user_cache_path
 from earl.experiment import Experiment
 from earl.run import Moment
 from earl.rundirectory import RunDirectory
+from earl.runs import find_runs
 
 METHODS = ("er", "earl")
 TITLE = "Handwritten digits, classes arriving on a Gaussian schedule"
@@ -33,6 +34,8 @@ def draw(runs: list[RunDirectory], picture: Path) -> None:
     """Draw the accuracy curves of several runs."""
     # Matplotlib would keep its list of fonts in the home directory
     os.environ.setdefault("MPLCONFIGDIR", str(user_cache_path("earl") / "matplotlib"))
-    from earl.report.figures import accuracy_curves
+    from earl.report.figures.canvas import save
+    from earl.report.figures.lines import curves
 
-    accuracy_curves({run.experiment.method: run.history for run in runs}, TITLE, picture)
+    found = find_runs([run.path for run in runs])
+    save(curves(found, title=TITLE, allow_mixed=True), picture)

@@ -50,3 +50,15 @@ class RunConflict(EarlError):
 
 class StreamFileError(EarlError, ValueError):
     """A stream file is damaged, of another version, or does not fit the data set."""
+
+
+class SweepFileError(EarlError, ValueError):
+    """A sweep file is not what it should be; nothing was run."""
+
+
+class MixedRuns(EarlError):
+    """Runs that cannot be compared, or one run twice, would stand in one table."""
+
+
+class ContractBroken(EarlError):
+    """A method does not keep what every method must."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -15,6 +15,7 @@ from earl.datasets.dataset import Dataset
 from earl.datasets.source import Progress, silent
 from earl.errors import InvalidSetting, RunConflict
 from earl.learner import Learner, Setting
+from earl.matching import matched
 from earl.networks import ResNet, build
 from earl.options import Options
 from earl.places import Places, workers
@@ -40,10 +41,20 @@ class Experiment:
     settings: Mapping[str, Value] = field(default_factory=dict)
     probes: tuple[str, ...] = ()
     stream_sha256: str = ""  # of the stream file
+    match: Literal["", "flops", "bytes"] = ""  # what it may spend, as much as the method `to`
+    to: str = ""
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise InvalidSetting(f"seed = {self.seed!r} must be a whole number from 0 up")
+        if self.match not in ("", "flops", "bytes"):
+            raise InvalidSetting(f"match = {self.match!r} must be 'flops' or 'bytes'")
+        if bool(self.match) != bool(self.to):
+            raise InvalidSetting(
+                "to match a budget, say which (flops or bytes) and to which method"
+            )
+        if self.to:
+            METHODS.entry(self.to)
         for probe in self.probes:
             PROBES.entry(probe)
         object.__setattr__(self, "dataset", str(Name.read(self.dataset)))
@@ -84,6 +95,7 @@ class Experiment:
         of_data = options.of("data", self.settings)
         others = {n: v for n, v in self.settings.items() if n not in of_stream | of_data}
         others |= {"probes": "+".join(self.probes)} if self.probes else {}
+        others |= {self.match: f"as-{self.to}"} if self.match else {}
         return PurePath(
             named(Name.read(self.dataset).folder(), of_data),
             named(short(self.stream), of_stream),
@@ -91,11 +103,21 @@ class Experiment:
             f"seed-{self.seed}",
         )
 
+    def command(self) -> list[str]:
+        """Return the words behind `earl` that give this run."""
+        words = ["run", "--method", self.method, "--dataset", self.dataset]
+        words += ["--stream", self.stream, "--seed", str(self.seed)]
+        for name, value in self.settings.items():
+            words += ["--set", f"{name}={value}"]
+        for probe in self.probes:
+            words += ["--probe", probe]
+        if self.match:
+            words += ["--match", self.match, "--to", self.to]
+        return words
+
     def as_dict(self) -> dict[str, Any]:
         fields = asdict(self) | {"settings": dict(self.settings), "probes": list(self.probes)}
-        if not self.stream_sha256:
-            del fields["stream_sha256"]
-        return fields
+        return {k: v for k, v in fields.items() if v or k not in ("stream_sha256", "match", "to")}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Experiment":
@@ -121,9 +143,24 @@ class Experiment:
 
     def build(self, device: str = "cpu", dataset: Dataset | None = None) -> "Built":
         """Load the data, unless they are given; make the stream, the exam and a fresh learner."""
-        options, values = self.options(), self.values()
         dataset = dataset or self.load()
         schedule = self.schedule(dataset)
+        budget = matched(self, dataset, tasks=len(schedule.boundaries) + 1)
+        return Built(
+            dataset=dataset,
+            learner=self.learner(dataset, len(schedule.order), device, **budget),
+            stream=Stream(dataset.train, schedule),
+            exam=Exam(dataset.test),
+            probes={name: PROBES[name] for name in self.probes},
+            budget=budget,
+            **self.options().of("run", self.values()),
+        )
+
+    def learner(
+        self, dataset: Dataset, samples: int, device: str = "cpu", **budget: float
+    ) -> Learner:
+        """Return a fresh learner for this data set and a stream of so many samples."""
+        options, values = self.options(), self.values()
         view = View(dataset.mean, dataset.std)
         setting = Setting(
             image_shape=dataset.image_shape,
@@ -131,7 +168,8 @@ class Experiment:
             augment=Augment(view=view, **options.of("augment", values)),
             seed=self.seed,
             device=device,
-            **options.of("setting", values),
+            samples=samples,
+            **(options.of("setting", values) | budget),
         )
         network = options.of("network", values)
         if network["stem"] == "auto":
@@ -140,15 +178,7 @@ class Experiment:
             lambda: ResNet(channels=dataset.image_shape[0], **network),
             Randomness(self.seed).at(0, "backbone"),
         )
-        learner = METHODS[self.method](backbone.to(device), setting, **options.of("method", values))
-        return Built(
-            dataset=dataset,
-            learner=learner,
-            stream=Stream(dataset.train, schedule),
-            exam=Exam(dataset.test),
-            probes={name: PROBES[name] for name in self.probes},
-            **options.of("run", values),
-        )
+        return METHODS[self.method](backbone.to(device), setting, **options.of("method", values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +190,7 @@ class Built:
     stream: Stream
     exam: Exam
     probes: Mapping[str, Probe]
+    budget: Mapping[str, float]  # settings that follow from a match
     every: int
 
 

@@ -4,8 +4,12 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from earl.errors import EarlError
+
+Reading: TypeAlias = "float | Sequence[Reading]"
+"""What a probe reads off a learner: a number, or lists of numbers for a figure."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +26,17 @@ class Evaluation:
     total: dict[int, int]
     online_correct: int
     online_total: int
-    extra: dict[str, float] = field(default_factory=dict)
+    extra: dict[str, Reading] = field(default_factory=dict)  # costs and probes
 
     @property
     def accuracy(self) -> float:
         """The share of test samples of seen classes that is right."""
         return sum(self.correct.values()) / max(1, sum(self.total.values()))
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The costs and probes that are single numbers."""
+        return {name: v for name, v in self.extra.items() if isinstance(v, int | float)}
 
 
 Metric = Callable[[Sequence[Evaluation]], float]

@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -10,8 +10,9 @@ from typing import Any, Protocol
 import torch
 from torch import Generator, Tensor, nn
 
-from earl.errors import ClassCapacityError, InvalidInput, InvalidSetting
+from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting
 from earl.networks import evaluating
+from earl.work import Pass, Work
 
 UNKNOWN = -1  # what `predict` answers before anything was learned
 
@@ -28,7 +29,7 @@ class Learner(ABC):
 
     setting: "Setting"
     classes: "Classes"
-    work: "Work"
+    work: Work
 
     @abstractmethod
     def observe(self, x: Tensor, y: Tensor) -> None:
@@ -48,9 +49,15 @@ class Learner(ABC):
     def finish(self) -> None:  # noqa: B027
         """The stream has ended; methods that collect samples before they train catch up."""
 
+    def passes(self) -> Mapping[str, Pass]:
+        """Return the passes that `work` counts: training on an image, and looking at one."""
+        network, shape = self.parts()["network"], self.setting.image_shape
+        assert isinstance(network, nn.Module)
+        return {"images": Pass(network, shape), "forwards": Pass(network, shape, trains=False)}
+
     def costs(self) -> dict[str, float]:
         """Return what learning has cost so far; what a question costs beyond a forward pass."""
-        return dict(self.work.state_dict())
+        return self.work.costs()
 
     def predict(self, x: Tensor) -> Tensor:
         """Return the most likely class id of each image, (B,); UNKNOWN before the first sample."""
@@ -91,6 +98,8 @@ class Setting:
     lr: float = 3e-4
     seed: int = 1
     device: str = "cpu"
+    samples: int | None = None  # of the whole stream, where that is known
+    flops: float | None = None  # that a sample earns for training, instead of `iterations`
 
     def __post_init__(self) -> None:
         for name in ("memory_size", "batch_size"):
@@ -181,52 +190,39 @@ class Classes:
 
 
 class Pace:
-    """Spreads `iterations` updates per sample over the stream, whole or fractional.
+    """Spreads updates over the stream: `iterations` of them per sample, whole or fractional.
 
-    After n samples exactly floor(iterations · n) updates have been due, however they arrived.
+    After n samples exactly floor(iterations · n) updates have been due, however they arrived. Where
+    a sample earns FLOPs instead, an update is due once its cost, taken to be that of the last one,
+    has been earned.
     """
 
-    def __init__(self, iterations: float) -> None:
-        self.iterations = Fraction(iterations).limit_denominator(10**6)
+    def __init__(self, setting: Setting, work: Work) -> None:
+        self.iterations = Fraction(setting.iterations).limit_denominator(10**6)
+        self.flops = setting.flops
+        self.work = work
         self.samples = 0
 
-    def owed(self, n: int) -> range:
-        """Count n more samples and return the updates that are now due."""
+    def owed(self, n: int) -> Iterable[object]:
+        """Count n more samples and return the updates that are now due, one by one."""
         before = self.iterations * self.samples // 1
         self.samples += n
+        if self.flops is not None:
+            return self._affordable(self.flops)
         return range(self.iterations * self.samples // 1 - before)
+
+    def _affordable(self, flops: float) -> Iterator[object]:
+        while self.work.flops + self.work.last <= flops * self.samples:
+            spent = self.work.flops
+            yield None
+            if self.work.flops == spent:
+                raise EarlError("an update cost no FLOPs: the method must count its passes in work")
 
     def state_dict(self) -> dict[str, Any]:
         return {"samples": self.samples}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.samples = state["samples"]
-
-
-class Work:
-    """Counts what learning has cost: updates, images trained on, images only looked at.
-
-    An image trained on costs a forward and a backward pass, three forward passes in all; one that
-    is only looked at, to choose or to compare, costs one.
-    """
-
-    def __init__(self) -> None:
-        self.updates = 0
-        self.images = 0
-        self.forwards = 0
-
-    def add(self, images: int, forwards: int = 0) -> None:
-        """Count one update on this many images, for which others were looked at."""
-        self.updates += 1
-        self.images += images
-        self.forwards += forwards
-
-    def state_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.updates, self.images = state["updates"], state["images"]
-        self.forwards = state["forwards"]
 
 
 class Waiting:

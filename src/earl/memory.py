@@ -22,6 +22,10 @@ class Memory:
             raise InvalidSetting(f"a memory needs room for at least 1 sample, not {capacity}")
         self.capacity = capacity
         self.policy = policy
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the rows and what was seen: the memory is as if new."""
         self.seen = 0  # samples offered so far
         self.seen_of = np.zeros(0, dtype=np.int64)  # the same per class
         self.counts = np.zeros(0, dtype=np.int64)  # rows held per class
@@ -76,15 +80,31 @@ class Memory:
         for name, values in columns.items():
             self._columns[name][rows] = values
 
-    def widen(self, name: str, width: int) -> None:
+    def remove(self, rows: Tensor) -> None:
+        """Drop rows; the others move up in their order. What was seen stays counted."""
+        dropped = set(rows.tolist())
+        kept = [row for row in range(len(self)) if row not in dropped]
+        for column in self._columns.values():
+            column[: len(kept)] = column[kept]
+        moved = {row: i for i, row in enumerate(kept)}
+        self._rows = [[moved[row] for row in rows if row in moved] for rows in self._rows]
+        self.counts = np.array([len(rows) for rows in self._rows], dtype=np.int64)
+        self._find_places(len(kept))
+
+    def widen(self, name: str, width: int) -> int:
         """Give each row of a float column (capacity, w) room for `width` values; new ones are NaN.
 
-        A column that does not exist yet, or is wide enough, stays as it is.
+        Return the column's width; of one that does not exist yet, the width it should have.
         """
         column = self._columns.get(name)
-        if column is not None and column.shape[1] < width:
-            room = column.new_full((self.capacity, width - column.shape[1]), float("nan"))
+        if column is None:
+            return width
+        have = column.shape[1]
+        if have < width:
+            more = max(width - have, have // 8)  # an eighth ahead, so that rows are rarely copied
+            room = column.new_full((self.capacity, more), float("nan"))
             self._columns[name] = torch.cat((column, room), dim=1)
+        return self._columns[name].shape[1]
 
     def classes_held(self) -> Tensor:
         """Return the class numbers that have at least one row."""
@@ -94,8 +114,9 @@ class Memory:
         """Return the rows of class c."""
         return self._rows[c]
 
-    def nbytes(self) -> int:
-        return sum(column.nbytes for column in self._columns.values())
+    def nbytes(self) -> dict[str, int]:
+        """Return the bytes of each column, room for samples to come included."""
+        return {name: column.nbytes for name, column in self._columns.items()}
 
     def state_dict(self) -> dict[str, Any]:
         flat = [row for rows in self._rows for row in rows]
@@ -116,10 +137,7 @@ class Memory:
         self.counts = state["counts"].numpy().copy()
         flat = iter(state["rows"].tolist())
         self._rows = [[next(flat) for _ in range(count)] for count in self.counts]
-        self._place = [0] * size
-        for rows in self._rows:
-            for place, row in enumerate(rows):
-                self._place[row] = place
+        self._find_places(size)
         self._columns = {}
         for name, values in state["columns"].items():
             self._columns[name] = values.new_empty(self.capacity, *values.shape[1:])
@@ -133,6 +151,12 @@ class Memory:
             self.seen_of = np.append(self.seen_of, np.zeros(missing, dtype=np.int64))
         self.seen += 1
         self.seen_of[c] += 1
+
+    def _find_places(self, size: int) -> None:
+        self._place = [0] * size
+        for rows in self._rows:
+            for place, row in enumerate(rows):
+                self._place[row] = place
 
     def _forget(self, row: int) -> None:
         c = int(self._columns["y"][row])

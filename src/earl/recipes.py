@@ -8,6 +8,8 @@ Value = bool | int | float | str
 # classes than will ever come.
 SMALL_IMAGES: Mapping[str, Value] = {"stem": "small", "hidden": 2048, "d": 1024, "tasks": 5}
 LARGE_IMAGES: Mapping[str, Value] = {**SMALL_IMAGES, "stem": "large"}
+# REMIND and NC-FSCIL freeze seven of eight blocks there, after a tenth of the stream.
+IMAGENET: Mapping[str, Value] = {**LARGE_IMAGES, "base": 0.1, "frozen": 7}
 
 RECIPES: Mapping[str, Mapping[str, Value]] = {
     # A small network and a weak augmentation, so that 1 200 samples take seconds on a CPU; digits
@@ -19,6 +21,9 @@ RECIPES: Mapping[str, Mapping[str, Value]] = {
         "width": 8,
         "d": 64,
         "hidden": 64,
+        "latent": 32,
+        "vae_hidden": 256,
+        "codebooks": 2,  # of 8 channels each, as the paper's
         "padding": 1,
         "flip": False,
         "mirror": False,
@@ -32,6 +37,10 @@ RECIPES: Mapping[str, Mapping[str, Value]] = {
         "width": 8,
         "d": 16,
         "hidden": 16,
+        "latent": 8,
+        "vae_hidden": 64,
+        "codebooks": 2,
+        "codewords": 32,  # a tenth of the vectors of 20 images
         "padding": 1,
         "flip": False,
         "mirror": False,
@@ -59,14 +68,14 @@ RECIPES: Mapping[str, Mapping[str, Value]] = {
         "every": 100,
     },
     "imagenet-200": {
-        **LARGE_IMAGES,
+        **IMAGENET,
         "iterations": 0.25,
         "memory_size": 4000,
         "batch_size": 256,
         "every": 1000,  # the paper does not say
     },
     "imagenet-1k": {
-        **LARGE_IMAGES,
+        **IMAGENET,
         "d": 4096,
         "iterations": 0.25,
         "memory_size": 10000,
@@ -90,6 +99,17 @@ RECIPES: Mapping[str, Mapping[str, Value]] = {
         "batch_size": 32,
         "every": 500,
     },
+}
+
+# Channels, height and width of an image, and the number of classes: what costs depend on.
+SHAPES: Mapping[str, tuple[tuple[int, int, int], int]] = {
+    "cifar10": ((3, 32, 32), 10),
+    "cifar100": ((3, 32, 32), 100),
+    "tiny-imagenet": ((3, 64, 64), 200),
+    "imagenet-200": ((3, 224, 224), 200),
+    "imagenet-1k": ((3, 224, 224), 1000),
+    "clear-10": ((3, 224, 224), 10),
+    "clear-100": ((3, 224, 224), 100),
 }
 
 

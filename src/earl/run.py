@@ -6,14 +6,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from earl.budget import bytes_held
 from earl.datasets.dataset import Split, batches
 from earl.errors import InvalidSetting
-from earl.history import Evaluation
+from earl.history import Evaluation, Reading
 from earl.learner import Learner
 from earl.streams import Stream
 
-Probe = Callable[[Learner, Split, Tensor], dict[str, float]]
-"""Measures a learner on test samples of seen classes, given by their indices."""
+
+@dataclass(frozen=True)
+class Scene:
+    """A learner at an evaluation, and all that a probe may look at."""
+
+    learner: Learner
+    step: int  # samples learned
+    test: Split
+    asked: Tensor  # indices of the test images of what was seen so far
+    train: Split
+    seen: Tensor  # indices of the training images that have arrived, in that order
+
+
+Probe = Callable[[Scene], dict[str, Reading]]
+"""Measures a learner, and changes nothing in it."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +108,7 @@ def learn_online(
 
 def examine(
     learner: Learner, stream: Stream, exam: Exam, step: int, probes: Mapping[str, Probe]
-) -> tuple[dict[int, int], dict[int, int], dict[str, float]]:
+) -> tuple[dict[int, int], dict[int, int], dict[str, Reading]]:
     """Return right answers and questions by class id, and the costs and probes, after `step`.
 
     Where stream and test images have time buckets, the counts are over the seen pairs of class and
@@ -104,12 +118,13 @@ def examine(
     labels, domains = stream.split.labels[seen], stream.split.domains
     asked = exam.questions(labels, None if domains is None else domains[seen])
     correct, total = exam.grade(learner, asked)
-    extra = learner.costs()
+    extra: dict[str, Reading] = {**learner.costs(), "bytes": sum(bytes_held(learner).values())}
     if domains is not None and exam.test.domains is not None:
         every = exam.questions(labels)
         right, others = exam.grade(learner, every[~torch.isin(every, asked)])
         hits = sum(correct.values()) + sum(right.values())
         extra["accuracy_all_domains"] = hits / max(1, sum(total.values()) + sum(others.values()))
+    scene = Scene(learner, step, exam.test, asked, stream.split, seen)
     for probe in probes.values():
-        extra |= probe(learner, exam.test, asked)
+        extra |= probe(scene)
     return correct, total, extra

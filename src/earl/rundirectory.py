@@ -87,8 +87,12 @@ class RunDirectory:
             self._note_changes(record["environment"])
             with thread_count(record["environment"]["threads"]):
                 built = self.experiment.build(record["environment"]["device"], dataset)
-                self._note_data(record, built.dataset)
-                self.notes += built.stream.schedule.notes
+                schedule = built.stream.schedule
+                ends = () if schedule.artificial else schedule.boundaries
+                about = {"samples": len(built.stream), "budget": dict(built.budget)}
+                about |= {"boundaries": list(ends)}
+                self._note_data(record | about, built.dataset)
+                self.notes += schedule.notes
                 yield from self._run(built, snapshot_seconds)
 
     def load(
@@ -181,7 +185,7 @@ class RunDirectory:
         result = {
             "metrics": {entry.name: METRICS[entry.name](history) for entry in METRICS},
             "samples": history[-1].step,
-            "costs": history[-1].extra,
+            "costs": history[-1].numbers,
             "seconds": round(seconds, 1),
             "notes": self.notes,
         }

@@ -7,11 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
 from earl.losses import known_mse
 from earl.memory import Memory, draw_distinct, reservoir
 from earl.networks import Classifier, feature_size, train_forward
 from earl.randomness import Randomness
+from earl.work import Work
 
 
 class DERpp(Learner):
@@ -43,17 +44,17 @@ class DERpp(Learner):
         self.memory = Memory(setting.memory_size, reservoir)
         self.waiting = Waiting(max(1, setting.batch_size // 3))
         self.classes = Classes()
-        self.pace = Pace(setting.iterations)
-        self.work = Work()
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
 
     def observe(self, x: Tensor, y: Tensor) -> None:
         """Collect a third of a batch, train on it with twice as many old samples, keep it."""
         self.check(x, y)
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
             y_i = self.classes.index(y_i)
-            n, head = len(self.classes), self.network.head
-            head.grow(n + self.future, self.optimizer, self.randomness.at(n, "head"))
-            self.memory.widen("logits", len(head.weight))
+            n = len(self.classes)
+            draw = self.randomness.at(n, "head")
+            self.network.head.grow(n + self.future, self.optimizer, draw)
             self.waiting.append(x_i, y_i)
             if self.waiting.full:
                 self._learn_block()
@@ -65,13 +66,13 @@ class DERpp(Learner):
 
     def _learn_block(self) -> None:
         X, Y = self.waiting.take()
+        width = self.memory.widen("logits", len(self.classes) + self.future)
         z = None
         for _ in self.pace.owed(len(Y)):
             z = self._update(X, Y)
         if z is None:  # no update was due, so the logits are not known yet
             z = self._look(X)
-        room = len(self.network.head.weight) - z.shape[1]
-        z = F.pad(z.cpu(), (0, room), value=float("nan"))  # classes unknown today stay unknown
+        z = F.pad(z.cpu(), (0, width - z.shape[1]), value=float("nan"))  # unknown ones stay unknown
         insert = self.randomness.at(self.memory.seen, "insert")
         self.memory.add(insert, x=X, y=Y, logits=z)
 
@@ -96,12 +97,12 @@ class DERpp(Learner):
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        self.work.add(len(Y))
+        self.work.add(images=len(Y))
         return z[:w].detach()
 
     def _look(self, X: Tensor) -> Tensor:
         """Return the logits of seen and spare rows as the network answers now, (b, n + f)."""
-        self.work.forwards += len(X)
+        self.work.count(forwards=len(X))
         with torch.inference_mode():
             z: Tensor = self.network.head(self.features(X)).float()
             return z[:, : len(self.classes) + self.future]

@@ -10,14 +10,17 @@ from torch.nn import functional as F
 
 from earl.errors import InvalidSetting, UnknownName
 from earl.etf import Frame, SimplexETF, dot_regression
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Work, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask
 from earl.memory import POLICIES, Memory
-from earl.networks import Projection, build, feature_size, train_forward
+from earl.networks import GrowingLinear, Projection, build, feature_size, train_forward
 from earl.preparatory import PreparatoryData, all_forms, one_form_each
 from earl.randomness import Randomness
 from earl.registry import suggest
 from earl.residuals import ResidualMemory, correct
 from earl.transforms import NEGATIVES
+from earl.work import Work
+
+COSINE_SCALE = 10.0  # of a learnable classifier's logits
 
 
 class EARL(Learner):
@@ -42,6 +45,7 @@ class EARL(Learner):
         preparatory_count: Literal["inside", "on-top"] = "inside",
         negative: Literal["rotation", "permutation", "cutmix", "noise"] = "rotation",
         correction: bool = True,
+        classifier: Literal["fixed", "learnable"] = "fixed",
         residual_source: Literal["train", "refresh"] = "train",
         policy: Literal["greedy_balanced", "reservoir", "class_reservoir", "gdumb"] = (
             "greedy_balanced"
@@ -54,6 +58,7 @@ class EARL(Learner):
         require(hidden >= 0, f"hidden = {hidden} must not be negative (0: no hidden layers)")
         one_of("preparatory_count", preparatory_count, ("inside", "on-top"))
         one_of("negative", negative, tuple(NEGATIVES))
+        one_of("classifier", classifier, ("fixed", "learnable"))
         one_of("residual_source", residual_source, ("train", "refresh"))
         one_of("policy", policy, tuple(POLICIES))
         self.setting = setting
@@ -66,15 +71,20 @@ class EARL(Learner):
         size = feature_size(backbone, setting.image_shape)
         p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
         self.f = nn.Sequential(backbone, p).to(setting.device)  # f = p after g
-        self.optimizer = adam(self.f.parameters(), setting.lr)
+        self.learned = None  # rows in place of the fixed vectors, to compare with
+        if classifier == "learnable":
+            rows = build(lambda: GrowingLinear(d), self.randomness.at(0, "classifier"))
+            self.learned = rows.to(setting.device)
+        trained = [self.f] if self.learned is None else [self.f, self.learned]
+        self.optimizer = adam([p for part in trained for p in part.parameters()], setting.lr)
         self.memory = Memory(setting.memory_size, POLICIES[policy])
         self.residuals = ResidualMemory(pairs_per_class, d, setting.device)
         self.prepare = (
             PreparatoryData(etf.K, NEGATIVES[negative], self.randomness) if preparatory else None
         )
         self.classes = Classes(capacity=etf.K)
-        self.pace = Pace(setting.iterations)
-        self.work = Work()
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
         self._refreshed: tuple[object, Tensor, Tensor] | None = None
 
     def observe(self, x: Tensor, y: Tensor) -> None:
@@ -82,7 +92,11 @@ class EARL(Learner):
         self.check(x, y)
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
             y_i = self.classes.index(y_i)
-            self.residuals.extend(len(self.classes))
+            if self.learned is not None:
+                n = len(self.classes)
+                self.learned.grow(n, self.optimizer, self.randomness.at(n, "classifier"))
+            if self.correction:
+                self.residuals.extend(len(self.classes))
             if self.prepare is not None:
                 self.prepare.assign(len(self.classes))  # m keeps off the vectors of seen classes
             self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=x_i, y=y_i)
@@ -102,8 +116,10 @@ class EARL(Learner):
         f = train_forward(self.f, torch.cat((X, X_p)))  # one pass: shared batch statistics
         f_hat = F.normalize(f.float(), dim=1)
         f_hat, f_hat_p = f_hat.split((len(X), len(X_p)))
-        W = self.frame.front(len(self.classes))
-        loss = dot_regression(f_hat, W[Y.to(W.device)]).mean()  # Eq. (4)
+        W, Y_d = self._vectors(), Y.to(f_hat.device)
+        loss = dot_regression(f_hat, W[Y_d]).mean()  # Eq. (4)
+        if self.learned is not None:  # which alone would pull all features and vectors to one point
+            loss = loss + F.cross_entropy(COSINE_SCALE * f_hat @ W.T, Y_d)
         if len(X_p):
             loss = loss + self.lam * dot_regression(f_hat_p, self.frame.back(Y_p)).mean()
         self.optimizer.zero_grad()
@@ -111,7 +127,7 @@ class EARL(Learner):
         self.optimizer.step()
         if self.correction and not self.refresh:
             self.residuals.push(f_hat.detach(), Y)  # the residual w_Y - f_hat follows from it
-        self.work.add(len(X) + len(X_p))
+        self.work.add(images=len(X) + len(X_p))
 
     def _preparatory(self, t: int, B_p: int) -> tuple[Tensor, Tensor]:
         """Return (X_p, Y_p): B_p images inside the batch, or the authors' number on top of it."""
@@ -144,7 +160,13 @@ class EARL(Learner):
 
     def vectors(self) -> Tensor:
         """Return the vectors of the seen classes, (n, d)."""
-        return self.frame.front(len(self.classes))
+        return self._vectors().detach()
+
+    def _vectors(self) -> Tensor:
+        n = len(self.classes)
+        if self.learned is None:
+            return self.frame.front(n)
+        return F.normalize(self.learned.weight[:n], dim=1)
 
     def _pairs(self) -> tuple[Tensor, Tensor]:
         """Return the features (N, d) and classes (N,) that correct, as of now."""
@@ -183,12 +205,15 @@ class EARL(Learner):
         }
         if self.prepare is not None:
             parts["prepare"] = self.prepare
+        if self.learned is not None:
+            parts["classifier"] = self.learned
         return parts
 
 
 vanilla_etf = partial(EARL, preparatory=False, correction=False)
 earl_no_rc = partial(EARL, correction=False)
 earl_no_pdt = partial(EARL, preparatory=False)
+earl_learnable = partial(EARL, classifier="learnable")
 
 
 def require(holds: bool, message: str) -> None:

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
 from earl.memory import Memory, reservoir
 from earl.networks import Classifier, feature_size, train_forward
 from earl.randomness import Randomness
+from earl.work import Work
 
 
 class ER(Learner):
@@ -28,8 +29,8 @@ class ER(Learner):
         self.memory = Memory(setting.memory_size, reservoir)
         self.waiting = Waiting(max(1, setting.batch_size // 2))
         self.classes = Classes()
-        self.pace = Pace(setting.iterations)
-        self.work = Work()
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
 
     def observe(self, x: Tensor, y: Tensor) -> None:
         """Collect half a batch of new samples, train on them with as many old ones, keep them."""
@@ -66,7 +67,7 @@ class ER(Learner):
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        self.work.add(len(Y))
+        self.work.add(images=len(Y))
 
     def scores(self, x: Tensor) -> Tensor:
         return ask(self.network, self.setting, x)[:, : len(self.classes)]

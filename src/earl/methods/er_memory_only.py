@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Work, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask
 from earl.memory import Memory, greedy_balanced
 from earl.networks import Classifier, feature_size, train_forward
 from earl.randomness import Randomness
+from earl.work import Work
 
 
 class MemoryOnlyER(Learner):
@@ -26,8 +27,8 @@ class MemoryOnlyER(Learner):
         self.optimizer = adam(self.network.parameters(), setting.lr)
         self.memory = Memory(setting.memory_size, greedy_balanced)
         self.classes = Classes()
-        self.pace = Pace(setting.iterations)
-        self.work = Work()
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
 
     def observe(self, x: Tensor, y: Tensor) -> None:
         """Keep each new sample, then train on a uniform draw from the memory."""
@@ -49,7 +50,7 @@ class MemoryOnlyER(Learner):
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        self.work.add(len(Y))
+        self.work.add(images=len(Y))
 
     def scores(self, x: Tensor) -> Tensor:
         return ask(self.network, self.setting, x)[:, : len(self.classes)]

@@ -8,10 +8,11 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
 from earl.memory import Memory, reservoir
 from earl.networks import Classifier, feature_size, train_forward
 from earl.randomness import Randomness
+from earl.work import Work
 
 
 class ERMIR(Learner):
@@ -42,8 +43,8 @@ class ERMIR(Learner):
         self.memory = Memory(setting.memory_size, reservoir)
         self.waiting = Waiting(max(1, setting.batch_size // 2))
         self.classes = Classes()
-        self.pace = Pace(setting.iterations)
-        self.work = Work()
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
 
     def observe(self, x: Tensor, y: Tensor) -> None:
         """Collect half a batch of new samples, train on them with what they disturb, keep them."""
@@ -77,7 +78,7 @@ class ERMIR(Learner):
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        self.work.add(len(Y))
+        self.work.add(images=len(Y))
 
     def _retrieve(self, X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
         """Return the memory samples, (B - W, C, H, W) and (B - W,), that X and Y disturb most."""
@@ -91,7 +92,7 @@ class ERMIR(Learner):
         view = self.setting.view(X_c)
         with torch.no_grad():
             score = self._losses(view, Y_c, theta_v) - self._losses(view, Y_c)
-        self.work.forwards += 3 * len(Y) + 2 * len(Y_c)  # a gradient costs three forward passes
+        self.work.count(forwards=3 * len(Y) + 2 * len(Y_c))  # a gradient costs three
         most = score.argsort(descending=True, stable=True)[:rest]
         return X_c[most], Y_c[most]
 

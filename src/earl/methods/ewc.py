@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
 from earl.memory import Memory, reservoir
 from earl.networks import Classifier, feature_size, train_forward
 from earl.randomness import Randomness
+from earl.work import Work
 
 
 class EWC(Learner):
@@ -47,8 +48,8 @@ class EWC(Learner):
         self.memory = Memory(setting.memory_size, reservoir)
         self.waiting = Waiting(max(1, setting.batch_size // 2))
         self.classes = Classes()
-        self.pace = Pace(setting.iterations)
-        self.work = Work()
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
 
     def observe(self, x: Tensor, y: Tensor) -> None:
         """Collect half a batch of new samples, train on them with as many old ones, keep them."""
@@ -95,7 +96,7 @@ class EWC(Learner):
             for g_p, pull in zip(g, self.fisher.pull(self.theta), strict=True):
                 g_p.add_(pull, alpha=self.ewc_lambda)
         self.optimizer.step()
-        self.work.add(len(Y))
+        self.work.add(images=len(Y))
 
     def scores(self, x: Tensor) -> Tensor:
         return ask(self.network, self.setting, x)[:, : len(self.classes)]

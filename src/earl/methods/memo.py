@@ -9,10 +9,11 @@ from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
 from earl.expandable import Expandable, widen
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
 from earl.memory import Memory, greedy_balanced
 from earl.networks import GrowingLinear, build, feature_size, train_forward
 from earl.randomness import Randomness
+from earl.work import Pass, Work
 
 
 class MEMO(Learner):
@@ -46,8 +47,8 @@ class MEMO(Learner):
         self.waiting = Waiting(max(1, setting.batch_size // 2))
         self.classes = Classes()
         self.tasks = Tasks()
-        self.pace = Pace(setting.iterations)
-        self.work = Work()
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
 
     def observe(self, x: Tensor, y: Tensor) -> None:
         """Collect half a batch of new samples, train on them with as many old ones, keep them."""
@@ -87,7 +88,7 @@ class MEMO(Learner):
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        self.work.add(len(Y))
+        self.work.add(images=len(Y))
 
     def _loss(self, h: Tensor, Y: Tensor) -> Tensor:
         """Return CE(z, y) + α_a CE(a, aux label) of the features h of all extractors."""
@@ -138,6 +139,10 @@ class MEMO(Learner):
     def vectors(self) -> Tensor:
         """Return the rows of the classifier for the seen classes, (n, s·size)."""
         return self.network.head.weight[: len(self.classes)].detach()
+
+    def passes(self) -> Mapping[str, Pass]:
+        s = len(self.network.extractors)  # frozen ones pass gradients on to the shared blocks
+        return {"images": Pass(self.network, self.setting.image_shape, key=s)}
 
     def costs(self) -> dict[str, float]:
         """Return the costs; `extractors` make each image dearer than ER's."""

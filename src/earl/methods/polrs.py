@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
 from earl.memory import Memory, reservoir
 from earl.networks import Classifier, feature_size, train_forward
 from earl.randomness import Randomness
+from earl.work import Pass, Work
 
 FACTORS = (0.5, 1.0, 2.0)  # the learning rates of the replicas, relative to the present one
 MIDDLE = 1
@@ -42,8 +43,8 @@ class PoLRS(Learner):
         self.memory = Memory(setting.memory_size, reservoir)
         self.waiting = Waiting(max(1, setting.batch_size // 2))
         self.classes = Classes()
-        self.pace = Pace(setting.iterations)
-        self.work = Work()
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
 
     def observe(self, x: Tensor, y: Tensor) -> None:
         """Let the replicas predict each sample; then collect, train and keep as ER does."""
@@ -71,7 +72,7 @@ class PoLRS(Learner):
             return
         answers = torch.stack([self._scores(network, x).argmax() for network in self.networks])
         self.window.count((self.classes.ids(answers) == y).tolist())
-        self.work.forwards += len(self.networks)
+        self.work.count(forwards=len(self.networks))
 
     def _continue_from_best(self) -> None:
         """Make all replicas copies of the best, its Adam moments included, around its rate."""
@@ -105,7 +106,7 @@ class PoLRS(Learner):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        self.work.add(len(self.networks) * len(Y))
+        self.work.add(images=len(self.networks) * len(Y))
 
     @property
     def leader(self) -> Classifier:
@@ -125,6 +126,10 @@ class PoLRS(Learner):
     def vectors(self) -> Tensor:
         """Return the rows of the answering classifier for the seen classes, (n, size)."""
         return self.leader.head.weight[: len(self.classes)].detach()
+
+    def passes(self) -> Mapping[str, Pass]:
+        network, shape = self.networks[MIDDLE], self.setting.image_shape  # all are of one kind
+        return {"images": Pass(network, shape), "forwards": Pass(network, shape, trains=False)}
 
     def parts(self) -> Mapping[str, Stateful]:
         return {

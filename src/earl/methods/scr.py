@@ -9,11 +9,12 @@ from torch.nn import functional as F
 
 from earl.contrast import contrast_augment
 from earl.errors import InvalidSetting
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
 from earl.losses import supervised_contrastive
 from earl.memory import Memory, reservoir
 from earl.networks import build, feature_size, train_forward
 from earl.randomness import Randomness
+from earl.work import Work
 
 NO_MEAN = -2.0  # the score of a class without a mean: below every cosine
 AT_ONCE = 250  # memory images that are encoded together
@@ -53,8 +54,8 @@ class SCR(Learner):
         self.memory = Memory(setting.memory_size, reservoir)
         self.waiting = Waiting(max(1, setting.batch_size // 2))
         self.classes = Classes()
-        self.pace = Pace(setting.iterations)
-        self.work = Work()
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
         self._totals: tuple[object, Tensor] | None = None
 
     def observe(self, x: Tensor, y: Tensor) -> None:
@@ -89,7 +90,7 @@ class SCR(Learner):
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        self.work.add(len(views))
+        self.work.add(images=len(views))
 
     def _views(self, X: Tensor, t: int) -> Tensor:
         """Return each image twice: as every method augments it, then as contrastive learning does.

@@ -9,11 +9,12 @@ from torch.nn import functional as F
 from earl.contrast import contrast_augment
 from earl.errors import InvalidSetting
 from earl.heads import Heads, renew
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, Work, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
 from earl.losses import known_mse, supervised_contrastive
 from earl.memory import Memory, draw_distinct, reservoir
 from earl.networks import Classifier, feature_size, train_forward, untracked
 from earl.randomness import Randomness
+from earl.work import Work
 
 AT_ONCE = 250  # memory images that are looked at together when a task ends
 
@@ -64,7 +65,8 @@ class XDER(Learner):
         self.memory = Memory(setting.memory_size, reservoir)
         self.waiting = Waiting(max(1, setting.batch_size // 3))
         self.classes, self.heads = Classes(), Heads()
-        self.pace, self.work = Pace(setting.iterations), Work()
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
 
     def observe(self, x: Tensor, y: Tensor) -> None:
         """Collect a third of a batch, train on it with twice as many old samples, keep it."""
@@ -72,9 +74,9 @@ class XDER(Learner):
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
             y_i = self.classes.index(y_i)
             self.heads.arrive(int(y_i))
-            n, head = len(self.classes), self.network.head
-            head.grow(n + self.future, self.optimizer, self.randomness.at(n, "head"))
-            self.memory.widen("logits", len(head.weight))
+            n = len(self.classes)
+            draw = self.randomness.at(n, "head")
+            self.network.head.grow(n + self.future, self.optimizer, draw)
             self.waiting.append(x_i, y_i)
             if self.waiting.full:
                 self._learn_block()
@@ -98,13 +100,14 @@ class XDER(Learner):
 
     def _learn_block(self) -> None:
         X, Y = self.waiting.take()
+        width = self.memory.widen("logits", len(self.classes) + self.future)
         z = None
         for _ in self.pace.owed(len(Y)):
             z = self._update(X, Y)
         z = self._look(X) if z is None else z  # no update may have been due
         if P := self.heads.present:  # past logits stay below that of a present class
             z = torch.where((Y >= P)[:, None], renew(z, z, Y, slice(P), self.gamma), z)
-        z = F.pad(z, (0, len(self.network.head.weight) - z.shape[1]), value=float("nan"))
+        z = F.pad(z, (0, width - z.shape[1]), value=float("nan"))
         insert = self.randomness.at(self.memory.seen, "insert")
         self.memory.add(insert, x=X, y=Y, logits=z, replays=torch.zeros_like(Y))
 
@@ -130,7 +133,7 @@ class XDER(Learner):
         z = z.detach().cpu()
         if len(rows):
             self._replayed(rows, z[w:], self.randomness.at(t, "transplant"))
-        self.work.add(len(Y) + self.views * min(len(Y), self.contrasted))
+        self.work.add(images=len(Y) + self.views * min(len(Y), self.contrasted))
         return z[:w]
 
     def _der_loss(self, z: Tensor, Y: Tensor, stored: Tensor, w: int) -> Tensor:
@@ -184,7 +187,7 @@ class XDER(Learner):
 
     def _look(self, X: Tensor) -> Tensor:
         """Return the logits of seen and future classes as the network answers now, (b, n + f)."""
-        self.work.forwards += len(X)
+        self.work.count(forwards=len(X))
         with torch.inference_mode():
             z: Tensor = self.network.head(self.features(X)).float().cpu()
             return z[:, : len(self.classes) + self.future]

@@ -20,7 +20,12 @@ MOST_NAMES = 25  # classes whose names fit beside the picture
 def draw_stream(
     labels: Tensor, schedule: Schedule, class_names: Sequence[str], title: str, path: Path
 ) -> None:
-    """Draw the class ids of a stream, int64 (T,) in order of arrival, as a PNG.
+    """Write the picture of a stream to a file; its ending says as what."""
+    picture(labels, schedule, class_names, title).savefig(path)
+
+
+def picture(labels: Tensor, schedule: Schedule, class_names: Sequence[str], title: str) -> Figure:
+    """Draw the class ids of a stream, int64 (T,) in order of arrival.
 
     Above, each row is a class, in order of its median arrival, and each column a stretch of equal
     length; below, the number of classes seen; at the side, the number of samples of each class.
@@ -39,7 +44,7 @@ def draw_stream(
     draw_boundaries((density, seen), schedule)
     name_rows(density, [class_names[c] for c in classes.tolist()])
     density.set_title(title, loc="left")
-    figure.savefig(path)
+    return figure
 
 
 def by_arrival(labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,185 @@
+"""The commands `earl table`, `figure` and `export`: from run directories to what is printed."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from earl.run import Moment
+    from earl.rundirectory import RunDirectory
+
+Folders = Annotated[list[Path], typer.Argument(help="Folders with run directories, at any depth.")]
+ExportOut = Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="Only runs with this method, dataset, stream, seed or setting; repeat at will.",
+    ),
+]
+TensorBoard = Annotated[
+    bool, typer.Option("--tensorboard", help="Show the run live: tensorboard --logdir <OUT>")
+]
+TensorBoardDir = Annotated[
+    Path | None, typer.Option(help="The same, with the log elsewhere than in the run directory.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
+
+
+def board_of(run: "RunDirectory", wanted: bool, folder: Path | None) -> Path | None:
+    """Return where a run is to be shown: nowhere, in its own folder, or below another one."""
+    if folder is not None:
+        return folder / run.experiment.path()
+    return run.path if wanted else None
+
+
+def shown_live(
+    run: "RunDirectory", moments: "Generator[Moment]", folder: Path | None
+) -> "Generator[Moment]":
+    """Return the moments of a run, which TensorBoard can follow if there is a folder for it."""
+    if folder is None:
+        return moments
+    from earl.board import watched
+
+    return watched(run, moments, folder)
+
+
+class TableFormat(StrEnum):
+    """How a table can be written."""
+
+    terminal = "terminal"
+    md = "md"
+    latex = "latex"
+    csv = "csv"
+    json = "json"
+
+
+class ExportFormat(StrEnum):
+    """What histories can be written as."""
+
+    csv = "csv"
+    parquet = "parquet"
+    tensorboard = "tensorboard"
+
+
+def table(
+    folders: Folders,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="A_AUC and A_last unless given; see: earl list metrics")
+    ] = None,
+    versus: Annotated[
+        str | None, typer.Option(help="Subtract this method, seed by seed, with a 95 % interval.")
+    ] = None,
+    beside_paper: Annotated[
+        bool, typer.Option("--beside-paper", help="Set the paper's numbers beside ours.")
+    ] = False,
+    paper_table: Annotated[
+        str | None, typer.Option(help="Which of the paper's tables; main unless given.")
+    ] = None,
+    costs: Annotated[bool, typer.Option("--costs", help="Add what learning has cost.")] = False,
+    where: Where = None,
+    allow_mixed: Annotated[
+        bool, typer.Option("--allow-mixed", help="Do not refuse runs that cannot be compared.")
+    ] = False,
+    fmt: Annotated[
+        TableFormat | None,
+        typer.Option("--format", help="terminal on a terminal, else md, unless given."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Average finished runs over seeds: methods in rows, data sets and streams in columns."""
+    import sys
+
+    from rich.console import Console
+
+    from earl.cli import complain
+    from earl.report.formats import FORMATS
+    from earl.report.tables import DEFAULT_METRICS, make_table
+    from earl.report.terminal import show_table
+    from earl.runs import choose_runs, find_runs
+
+    made = make_table(
+        choose_runs(find_runs(folders), where or []),
+        metric or DEFAULT_METRICS,
+        versus=versus,
+        paper=paper_table or ("main" if beside_paper else None),
+        costs=costs,
+        allow_mixed=allow_mixed,
+    )
+    console = Console(highlight=False)
+    chosen = TableFormat.json if as_json else fmt
+    if chosen is None:
+        chosen = TableFormat.terminal if console.is_terminal else TableFormat.md
+    if chosen is TableFormat.terminal:
+        show_table(made, console)
+        return
+    sys.stdout.write(FORMATS[chosen](made))
+    if chosen is TableFormat.csv:  # it has no room for them
+        for note in made.notes:
+            complain(f"note: {note}")
+
+
+def figure(
+    name: Annotated[str, typer.Argument(help="See: earl list figures")],
+    folders: Folders,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="A .png, .svg or .pdf; NAME.png unless given."),
+    ] = None,
+    where: Where = None,
+    title: Annotated[str, typer.Option(help="Stands above the picture.")] = "",
+    allow_mixed: Annotated[
+        bool, typer.Option("--allow-mixed", help="Do not refuse runs that cannot be compared.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Draw a figure from finished runs."""
+    from earl.catalogue import FIGURES
+    from earl.cli import complain, print_json, say
+    from earl.cli_stream import keep_fonts, writable
+    from earl.runs import choose_runs, find_runs
+
+    FIGURES.entry(name)
+    keep_fonts()
+    from earl.report.figures.canvas import check_picture, save
+    from earl.report.notes import left_out
+
+    path = writable(out or Path(f"{name}.png"))
+    check_picture(path)
+    runs = choose_runs(find_runs(folders), where or [])
+    save(FIGURES[name](runs, title=title, allow_mixed=allow_mixed), path)
+    for note in left_out(runs):
+        complain(f"note: {note}")
+    if as_json:
+        print_json({"figure": name, "runs": len(runs), "picture": str(path)})
+    else:
+        say(str(path))
+
+
+def export(
+    to: Annotated[ExportFormat, typer.Argument(help="What to write.")],
+    folders: Folders,
+    out: ExportOut = Path("export"),
+    where: Where = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write histories for other programs: tables as CSV or parquet, scalars for TensorBoard."""
+    from earl.board import export_tensorboard
+    from earl.cli import print_json, say
+    from earl.export import export_csv, export_parquet
+    from earl.runs import choose_runs, find_runs
+
+    write = {"csv": export_csv, "parquet": export_parquet, "tensorboard": export_tensorboard}[to]
+    runs = choose_runs(find_runs(folders), where or [])
+    paths = write(runs, out)
+    if as_json:
+        print_json({"runs": len(runs), "written": [path.as_posix() for path in paths]})
+        return
+    for path in paths:
+        say(str(path))
+    if to is ExportFormat.tensorboard:
+        say(f"Next: tensorboard --logdir {out}")

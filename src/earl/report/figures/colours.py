@@ -1,0 +1,57 @@
+"""Colours and marks: a method keeps its own in every figure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+# Okabe and Ito's colours, then Tol's, which colour-blind readers can tell apart. There are more
+# methods than such colours: where many are drawn, marks and dashes tell them apart too.
+COLOURS = {
+    "earl": "#D55E00",
+    "er": "#0072B2",
+    "er-memory-only": "#56B4E9",
+    "vanilla-etf": "#009E73",
+    "earl-no-pdt": "#CC79A7",
+    "earl-no-rc": "#E69F00",
+    "earl-learnable": "#A6761D",
+    "der++": "#000000",
+    "x-der": "#7F7F7F",
+    "er-mir": "#332288",
+    "scr": "#117733",
+    "ewc": "#AA4499",
+    "memo": "#882255",
+    "oddl": "#44AA99",
+    "polrs": "#999933",
+    "remind": "#CC6677",
+    "nc-fscil": "#B8A13A",
+}
+SPARE = ("#661100", "#6699CC", "#888888", "#DDAA33", "#BB5566")  # of methods from outside
+MARKS = "osD^vPX<>phd*8"
+DASHES = ("-", "--", "-.", ":")
+FEW = 4  # lines that are told apart without marks
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one line is drawn."""
+
+    colour: str
+    dash: str
+    mark: str
+
+
+def colour_of(method: str) -> str:
+    """Return a method's colour; one from outside gets a spare one, the same everywhere."""
+    return COLOURS.get(method) or SPARE[crc32(method.encode()) % len(SPARE)]
+
+
+def looks(methods: Sequence[str]) -> list[Look]:
+    """Return the looks of lines of these methods; lines of the same method differ in dashes."""
+    found: list[Look] = []
+    known = list(COLOURS)
+    for place, method in enumerate(methods):
+        earlier = methods[:place].count(method)
+        number = known.index(method) if method in COLOURS else crc32(method.encode())
+        mark = MARKS[(number + earlier) % len(MARKS)] if len(methods) > FEW else ""
+        found.append(Look(colour_of(method), DASHES[earlier % len(DASHES)], mark))
+    return found

@@ -1,0 +1,140 @@
+"""Heat maps: the cosines of single test samples of a class with the vectors of all classes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
+
+from earl.errors import DataNotFound
+from earl.history import Evaluation
+from earl.report.figures.canvas import grid, sheet
+from earl.report.figures.selection import command, only, panels, recorded
+from earl.report.groups import Group
+from earl.runs import Run
+from earl.transforms import NEGATIVES
+
+NEW, SOON = 4, 50  # the class, and the samples after its arrival, of the figure of methods
+OLD, LATE = 0, 10_000  # the same of the figure of negative transformations
+BOX = "#00A5C8"
+
+
+@dataclass(frozen=True)
+class Cosines:
+    """Cosines (samples, classes) of samples of one class, so long after its arrival."""
+
+    values: np.ndarray
+    of: int
+    age: int
+
+    @property
+    def moment(self) -> str:
+        samples = "sample" if self.age == 1 else "samples"
+        return f"class {self.of}, {self.age:,} {samples} after its first"
+
+
+def cosine(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+    """Draw class 4, or the last of fewer, 50 samples after it appeared: one panel per method."""
+    _, groups = only(panels(runs, allow_mixed=allow_mixed, reading="cosines", probe="cosines"))
+    seed = common_seed(groups)
+    shown = {group.row: group.runs.get(seed, group.one) for group in groups}
+    c = min(NEW, *(newest(run) for run in shown.values()))
+    return draw({name: nearest(run, c, SOON) for name, run in shown.items()}, title)
+
+
+def transforms(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+    """Draw class 0, 10 000 samples after it appeared: one panel per negative transformation."""
+    having = recorded(runs, "cosines", "cosines")
+    preparing = [
+        run for run in having if "negative" in run.settings and run.settings["preparatory"]
+    ]
+    kinds = sorted({str(run.settings["negative"]) for run in preparing})
+    if len(kinds) < 2:
+        run = (preparing or having)[0]
+        other = next(name for name in NEGATIVES if name not in kinds)
+        raise DataNotFound(
+            "this figure needs runs with several negative transformations, and there is "
+            f"{kinds[0] if kinds else 'none'}; make more with, for example: "
+            f"{command(run, 'cosines', method='earl', negative=other)}"
+        )
+    _, groups = only(panels(preparing, allow_mixed=allow_mixed))
+    seed = common_seed(groups)
+    order = {name: place for place, name in enumerate(NEGATIVES)}
+    groups.sort(key=lambda group: (group.method, order[str(group.one.settings["negative"])]))
+    several = len({group.method for group in groups}) > 1 or len(groups) > len(kinds)
+    shown = {
+        group.row if several else str(group.one.settings["negative"]): nearest(
+            group.runs.get(seed, group.one), OLD, LATE
+        )
+        for group in groups
+    }
+    return draw(shown, title)
+
+
+def common_seed(groups: Sequence[Group]) -> int:
+    """Return the lowest seed that all groups have, or else the lowest of all."""
+    seeds = [set(group.runs) for group in groups]
+    return min(set.intersection(*seeds) or set.union(*seeds))
+
+
+def newest(run: Run) -> int:
+    """Return the last class of which the run has recorded cosines."""
+    return max(cosines.of for e in run.history for cosines in recorded_in(e))
+
+
+def nearest(run: Run, c: int, age: int) -> Cosines:
+    """Return the cosines of class c that were recorded nearest to so many samples after it."""
+    found = [cosines for e in run.history for cosines in recorded_in(e) if cosines.of == c]
+    return min(found, key=lambda cosines: (abs(cosines.age - age), cosines.age))
+
+
+def recorded_in(evaluation: Evaluation) -> list[Cosines]:
+    """Return the cosines of all classes that an evaluation holds."""
+    names = ("cosines", "cosine_classes", "cosine_ages")
+    values, classes, ages = (np.atleast_1d(evaluation.extra.get(name, ())) for name in names)
+    several = zip(values, classes.tolist(), ages.tolist(), strict=True)
+    return [Cosines(of_class, c, since) for of_class, c, since in several]
+
+
+def draw(shown: dict[str, Cosines], title: str) -> Figure:
+    """Return panels side by side, four in a row; samples are sorted by their own class's cosine."""
+    wide = min(4, len(shown))
+    lines = -(-len(shown) // wide)
+    moments = {cosines.moment for cosines in shown.values()}
+    common = next(iter(moments)) if len(moments) == 1 else ""
+    figure = sheet(1.2 + 2.1 * wide, 0.9 + 2.7 * lines, ": ".join(filter(None, (title, common))))
+    axes = grid(figure, len(shown), wide)
+    for number, (panel, (name, cosines)) in enumerate(zip(axes, shown.items(), strict=True)):
+        image = show(panel, cosines)
+        panel.set_title(name if common else f"{name}\n{cosines.moment}", fontsize=9)
+        if number % wide == 0:
+            panel.set_ylabel("test samples")
+    bar = figure.colorbar(image, ax=axes, aspect=30, shrink=0.8)
+    bar.set_label("cosine")
+    bar.outline.set_visible(False)
+    return figure
+
+
+def show(axes: Axes, cosines: Cosines) -> AxesImage:
+    """Draw the cosines of one class; a box marks those with its own vector."""
+    order = np.argsort(-cosines.values[:, cosines.of], kind="stable")
+    samples, classes = cosines.values.shape
+    image = axes.imshow(
+        cosines.values[order],
+        aspect="auto",
+        interpolation="nearest",
+        cmap="RdBu_r",  # red and blue stay apart for colour-blind readers
+        vmin=-1,
+        vmax=1,
+    )
+    box = Rectangle((cosines.of - 0.5, -0.5), 1, samples, fill=False, edgecolor=BOX, linewidth=2.5)
+    box.set_clip_on(False)
+    axes.add_patch(box)
+    step = -(-classes // 10)
+    ticks = range(0, classes, step)
+    axes.set_xticks(list(ticks), [f"$w_{{{c}}}$" for c in ticks])
+    axes.set_yticks([])
+    return image

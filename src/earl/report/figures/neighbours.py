@@ -1,0 +1,86 @@
+"""The figure of k: accuracy against the number of neighbours that correct a feature."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from earl.errors import DataNotFound
+from earl.history import Metric
+from earl.metrics import a_auc, a_last
+from earl.report.figures.canvas import grid, legend_below, plain, sheet
+from earl.report.figures.colours import colour_of
+from earl.report.figures.selection import command, panels, recorded
+from earl.report.groups import Group
+from earl.runs import Run
+from earl.statistics import spread
+
+METRICS: dict[str, tuple[Metric, str, str]] = {
+    "A_AUC": (a_auc, "-", "o"),
+    "A_last": (a_last, "--", "s"),
+}
+
+
+def effect_of_k(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+    """Draw A_AUC and A_last against k, with bars of one deviation over seeds."""
+    correcting = [
+        run for run in recorded(runs) if "k" in run.settings and run.settings["correction"]
+    ]
+    values = sorted({int(run.settings["k"]) for run in correcting})
+    if len(values) < 2:
+        found = f"k = {values[0]} only" if values else "no run of a method that has a k"
+        run = (correcting or recorded(runs))[0]
+        raise DataNotFound(
+            f"this figure needs runs with several values of k, and there is {found}; make more "
+            f"with, for example: {command(run, method='earl', k=5)}"
+        )
+    of_column = panels(correcting, allow_mixed=allow_mixed)
+    wide = min(2, len(of_column))
+    lines = -(-len(of_column) // wide)
+    figure = sheet(5.2 if wide == 1 else 9.2, 0.9 + 3.1 * lines)
+    axes = grid(figure, len(of_column), wide)
+    for panel, (column, groups) in zip(axes, of_column.items(), strict=True):
+        show(panel, groups, values)
+        plain(panel, title if title and len(of_column) == 1 else str(column))
+    if title and len(of_column) > 1:
+        figure.suptitle(title, fontsize=11)
+    legend_below(figure, axes)
+    return figure
+
+
+def show(axes: Axes, groups: Sequence[Group], values: Sequence[int]) -> None:
+    """Draw a line for each metric and each method; all but k tells methods apart."""
+    by_name: dict[str, list[Group]] = {}
+    for group in sorted(groups, key=k_of):
+        by_name.setdefault(without_k(group.row), []).append(group)
+    for name, several in by_name.items():
+        for metric, (measure, dash, mark) in METRICS.items():
+            spreads = [spread(percent(group, measure)) for group in several]
+            axes.errorbar(
+                [k_of(group) for group in several],
+                [s.mean for s in spreads],
+                yerr=[s.std or 0.0 for s in spreads],
+                linestyle=dash,
+                marker=mark,
+                markersize=5,
+                capsize=3,
+                color=colour_of(several[0].method),
+                label=f"{name}: {metric}",
+            )
+    axes.set_xscale("log")
+    axes.set_xticks(values, [str(k) for k in values])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("neighbours k")
+    axes.set_ylabel("accuracy, %")
+
+
+def k_of(group: Group) -> int:
+    return int(group.one.settings["k"])
+
+
+def without_k(row: str) -> str:
+    return ", ".join(part for part in row.split(", ") if not part.startswith("k="))
+
+
+def percent(group: Group, measure: Metric) -> list[float]:
+    return [100 * measure(run.history) for run in group.runs.values()]

@@ -1,0 +1,128 @@
+"""The layout of a table: which columns of text it has, and how a number is written in them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from earl.report.groups import Column
+from earl.report.tables import Cell, Measure, Table
+from earl.statistics import Difference
+
+Kind = Literal["ours", "paper", "gap", "versus"]
+NOTHING = "–"
+TITLES = {
+    "images": "images trained",
+    "flops": "training FLOPs",
+    "bytes": "bytes held",
+    "seconds": "time",
+}
+SCALES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+@dataclass(frozen=True)
+class Head:
+    """One column of text: what it is about, and what it says of it."""
+
+    column: Column
+    measure: Measure
+    kind: Kind
+    title: str
+
+
+def heads_of(table: Table) -> list[Head]:
+    """Return the columns from left to right; the paper's only where it has a number."""
+    return [
+        Head(column, measure, kind, title)
+        for column in table.columns
+        for measure in table.measures
+        for kind, title in kinds_of(table, column, measure)
+    ]
+
+
+def kinds_of(table: Table, column: Column, measure: Measure) -> list[tuple[Kind, str]]:
+    cells = [table.cells.get((row, column, measure.name)) for row in table.rows]
+    kinds: list[tuple[Kind, str]] = [("ours", TITLES.get(measure.name, measure.name))]
+    if any(cell and cell.paper for cell in cells):
+        kinds += [("paper", "paper"), ("gap", "gap")]
+    if table.versus is not None and measure.unit == "%":
+        kinds += [("versus", f"vs {table.versus}")]
+    return kinds
+
+
+def text_of(table: Table, row: str, head: Head) -> str:
+    """Return what stands in a row below a head."""
+    cell = table.cells.get((row, head.column, head.measure.name))
+    if cell is None:
+        return NOTHING
+    if head.kind == "ours":
+        return ours(cell, head.measure)
+    if head.kind == "paper":
+        return plus_minus(cell.paper.mean, cell.paper.std) if cell.paper else NOTHING
+    if head.kind == "gap":
+        return NOTHING if cell.gap is None else signed(cell.gap)
+    return interval(cell.difference) if cell.difference else NOTHING
+
+
+def ours(cell: Cell, measure: Measure) -> str:
+    """Return mean ± standard deviation (number of seeds); of costs the mean alone.
+
+    >>> ours(Cell("er", {}, {1: 78.0, 2: 79.0}), Measure("A_AUC"))
+    '78.50 ± 0.71 (2)'
+    >>> ours(Cell("er", {}, {1: 78.0}), Measure("A_AUC"))
+    '78.00 (1)'
+    """
+    spread = cell.spread
+    if measure.unit != "%":
+        return quantity(spread.mean, measure.unit)
+    return f"{plus_minus(spread.mean, spread.std)} ({spread.n})"
+
+
+def plus_minus(mean: float, std: float | None) -> str:
+    return number(mean) if std is None else f"{number(mean)} ± {number(std)}"
+
+
+def interval(difference: Difference) -> str:
+    """Return a difference with its confidence interval and the number of common seeds.
+
+    >>> interval(Difference(8.9, 5.1, 12.7, 3))
+    '+8.90 [+5.10, +12.70] (3)'
+    """
+    if difference.low is None or difference.high is None:
+        return f"{signed(difference.mean)} ({difference.n})"
+    between = f"[{signed(difference.low)}, {signed(difference.high)}]"
+    return f"{signed(difference.mean)} {between} ({difference.n})"
+
+
+def number(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−").replace("−0.00", "0.00")
+
+
+def signed(value: float) -> str:
+    text = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if text[1:] == "0.00" else text
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a cost in few digits: counts in full, the rest scaled.
+
+    >>> quantity(3600, ""), quantity(1.234e12, "FLOP"), quantity(44_700_000, "B")
+    ('3,600', '1.23 TFLOP', '44.7 MB')
+    """
+    if not unit:
+        return f"{value:,.0f}"
+    if unit == "s":
+        return f"{value:,.1f} s"
+    scale, letter = next((pair for pair in SCALES if value >= pair[0]), (1.0, ""))
+    return f"{value / scale:.3g} {letter}{unit}"
+
+
+def legend(table: Table) -> str:
+    """Return one sentence on how to read the numbers."""
+    parts = ["Percent: mean ± standard deviation over seeds (number of seeds)."]
+    if table.versus is not None:
+        parts.append(
+            f"vs {table.versus}: mean of the paired differences on common seeds with its 95 % "
+            "t interval."
+        )
+    if any(cell.paper for cell in table.cells.values()):
+        parts.append(f"paper: its table {table.paper}; gap: ours − paper.")
+    return " ".join(parts)

@@ -1,0 +1,86 @@
+"""Notes under a table: what a reader has to know before believing its numbers."""
+
+from collections.abc import Iterable, Sequence
+
+from earl.report.groups import Column, Group, column_of, short
+from earl.report.reported import MATCHED, Row
+from earl.runs import Run
+
+
+def left_out(runs: Sequence[Run]) -> list[str]:
+    """Name the runs that have not ended, and how far they are."""
+    lengths: dict[Column, int] = {}
+    for run in runs:
+        if run.finished:
+            lengths[column_of(run)] = run.samples
+    return [
+        f"left out, {state(run, lengths.get(column_of(run)))}: {run.name}"
+        for run in runs
+        if not run.finished
+    ]
+
+
+def state(run: Run, length: int | None) -> str:
+    """Return where a run stands that cannot be averaged."""
+    if run.summary is not None:  # it ended, but lines are gone
+        total = run.summary.get("samples", 0)
+        return f"its history is torn (it ends at {run.samples:,} of {total:,} samples)"
+    if not run.history:
+        return "not begun"
+    of_all = f" of {length:,}" if length else ""
+    return f"not finished ({run.samples:,}{of_all} samples)"
+
+
+def absent(groups: Sequence[Group], runs: Iterable[Run]) -> list[str]:
+    """Name the seeds that some groups have and others lack; those left out are named already."""
+    every = {seed for group in groups for seed in group.runs}
+    begun = {(run.kind, run.experiment.seed) for run in runs if not run.finished}
+    notes = []
+    for group in groups:
+        missing = [
+            str(seed)
+            for seed in sorted(every - set(group.runs))
+            if (group.one.kind, seed) not in begun
+        ]
+        if missing:
+            word = "seed" if len(missing) == 1 else "seeds"
+            notes.append(f"{word} {', '.join(missing)} missing: {group.row} on {group.column}")
+    return notes
+
+
+def matched(groups: Iterable[Group]) -> list[str]:
+    """Say which runs were given an equal budget."""
+    rows: dict[str, list[str]] = {}
+    for group in groups:
+        if text := match_of(group.one):
+            rows.setdefault(text, []).append(f"{group.row} on {group.column}")
+    return [f"{text}: {'; '.join(of)}" for text, of in sorted(rows.items())]
+
+
+def match_of(run: Run) -> str:
+    """Return the budget that a run was held to, or nothing."""
+    if not run.matching.get("match"):
+        return ""
+    return ", ".join(f"{n}={short(v)}" for n, v in sorted(run.matching.items()))
+
+
+def not_the_papers(found: Sequence[tuple[Group, Row]], paper: str) -> list[str]:
+    """Say in which settings runs differ from the recipe that the paper's numbers belong to."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    references = {group.one.matching.get("to") for group, _ in found}
+    for group, row in found:
+        run = group.one
+        changes = [
+            f"{name} {short(value)} (recipe: {short(run.usual.get(name, ''))})"
+            for name, value in sorted(run.changed.items())
+            if name not in row.settings
+        ]
+        ours, theirs = run.matching.get("match", ""), "flops" if paper in MATCHED else ""
+        if ours != theirs and group.method not in references:
+            changes.append(f"budget matched in {ours or 'nothing'} (paper: {theirs or 'nothing'})")
+        if changes:
+            rows.setdefault((str(group.column), ", ".join(changes)), []).append(group.row)
+    return [
+        f"not the paper's settings: {'; '.join(of)} on {column}: {changes}"
+        for (column, changes), of in rows.items()
+    ]

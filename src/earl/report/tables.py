@@ -1,0 +1,200 @@
+"""Tables: from runs to means over seeds, beside a reference method and beside the paper.
+
+Every number is computed from the histories, so that old runs can be asked for new metrics. Equal
+runs give equal tables: nothing in them depends on dates, paths or the order of files.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from earl.catalogue import METRICS
+from earl.errors import DataNotFound, InvalidSetting, UnknownName
+from earl.recipes import Value
+from earl.registry import suggest
+from earl.report.groups import Column, Group, group_runs
+from earl.report.notes import absent, left_out, matched, not_the_papers
+from earl.report.reported import Reported, check_table, reported
+from earl.runs import Run
+from earl.statistics import Difference, Spread, paired_difference, spread
+
+# What learning has cost by the end, as histories name it, and its unit; see `Learner.costs`.
+COSTS: Mapping[str, str] = {"updates": "", "images": "", "flops": "FLOP", "bytes": "B"}
+SECONDS = "seconds"  # are in the summary: histories of equal runs have equal bytes
+DEFAULT_METRICS = ("A_AUC", "A_last")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a column of numbers is about, and the unit they are in."""
+
+    name: str
+    unit: str = "%"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The values of one method on one stream by seed, and what they are held against."""
+
+    method: str
+    changed: Mapping[str, Value]  # settings that are not those of the recipe
+    values: Mapping[int, float]
+    difference: Difference | None = None  # to the reference method, over common seeds
+    paper: Reported | None = None
+
+    @property
+    def spread(self) -> Spread:
+        return spread(list(self.values.values()))
+
+    @property
+    def gap(self) -> float | None:
+        """How far our mean lies above the paper's."""
+        return None if self.paper is None else self.spread.mean - self.paper.mean
+
+
+Place: TypeAlias = tuple[str, Column, str]  # row, column, name of the measure
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells by row, column and measure; a place without runs has none."""
+
+    rows: tuple[str, ...]
+    columns: tuple[Column, ...]
+    measures: tuple[Measure, ...]
+    cells: Mapping[Place, Cell]
+    notes: tuple[str, ...]
+    versus: str | None = None
+    paper: str | None = None
+
+
+def make_table(
+    runs: Sequence[Run],
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    versus: str | None = None,
+    paper: str | None = None,
+    costs: bool = False,
+    allow_mixed: bool = False,
+) -> Table:
+    """Return the table of all finished runs; the others, and missing seeds, are named in notes.
+
+    versus: a method (or row) to subtract, seed by seed. paper: a table of the paper to set beside.
+    """
+    metrics = tuple(dict.fromkeys(metrics))
+    for name in metrics:
+        METRICS.entry(name)
+    if paper is not None:
+        check_table(paper)
+    finished = [run for run in runs if run.finished]
+    if not finished:
+        raise DataNotFound(
+            f"none of the {len(runs)} runs has ended ({'; '.join(left_out(runs))}); "
+            "go on with `earl resume`"
+        )
+    groups, mixed = group_runs(finished, allow_mixed)
+    measures = [Measure(name) for name in metrics] + (cost_measures(finished) if costs else [])
+    cells = {
+        (group.row, group.column, m.name): Cell(group.method, group.one.changed, values)
+        for group in groups
+        for m in measures
+        if (values := values_of(group, m.name))
+    }
+    notes = [*mixed, *matched(groups), *left_out(runs), *absent(groups, runs)]
+    if versus is not None:
+        versus = reference(versus, groups)
+        cells, unpaired = subtract(cells, versus, metrics)
+        notes += unpaired
+    if paper is not None:
+        cells, differences = set_beside(cells, groups, paper)
+        notes += differences
+    return Table(
+        rows=tuple(dict.fromkeys(group.row for group in groups)),
+        columns=tuple(sorted({group.column for group in groups})),
+        measures=tuple(measures),
+        cells=cells,
+        notes=tuple(notes),
+        versus=versus,
+        paper=paper,
+    )
+
+
+def cost_measures(runs: Sequence[Run]) -> list[Measure]:
+    """Return the costs that at least one of the runs has recorded."""
+    known = {name for run in runs for name in run.history[-1].numbers}
+    found = [Measure(name, unit) for name, unit in COSTS.items() if name in known]
+    return [*found, Measure(SECONDS, "s")]
+
+
+def values_of(group: Group, measure: str) -> dict[int, float]:
+    """Return a metric in percent, or a cost, by seed; nothing unless all runs have it."""
+    found = {seed: value_of(run, measure) for seed, run in group.runs.items()}
+    known = {seed: value for seed, value in found.items() if value is not None}
+    return known if len(known) == len(found) else {}
+
+
+def value_of(run: Run, measure: str) -> float | None:
+    if measure in METRICS:
+        return 100 * METRICS[measure](run.history)
+    return run.seconds if measure == SECONDS else run.history[-1].numbers.get(measure)
+
+
+def reference(versus: str, groups: Sequence[Group]) -> str:
+    """Return the row that is meant: named in full, or the only one of a method."""
+    rows = list(dict.fromkeys(group.row for group in groups))
+    if versus in rows:
+        return versus
+    fitting = list(dict.fromkeys(group.row for group in groups if group.method == versus))
+    if not fitting:
+        raise UnknownName(
+            f"no finished run of {versus!r} to compare with; {suggest(versus, tuple(rows))}"
+        )
+    if len(fitting) > 1:
+        listed = ", ".join(map(repr, fitting))
+        raise InvalidSetting(f"--versus {versus} could be any of {listed}; name one in full")
+    return fitting[0]
+
+
+def subtract(
+    cells: Mapping[Place, Cell], versus: str, metrics: Sequence[str]
+) -> tuple[dict[Place, Cell], list[str]]:
+    """Return the cells with their paired differences to a row, and notes on those without."""
+    compared, alone = dict(cells), []
+    for (row, column, measure), cell in cells.items():
+        other = cells.get((versus, column, measure))
+        if row == versus or measure not in metrics:
+            continue
+        difference = other and paired_difference(cell.values, other.values)
+        if difference:
+            compared[row, column, measure] = replace(cell, difference=difference)
+        else:
+            alone.append(f"no common seed with {versus}: {row} on {column}")
+    return compared, list(dict.fromkeys(alone))
+
+
+def set_beside(
+    cells: Mapping[Place, Cell], groups: Sequence[Group], paper: str
+) -> tuple[dict[Place, Cell], list[str]]:
+    """Return the cells with the paper's numbers, and notes on settings that are not the paper's."""
+    beside, found = dict(cells), []
+    for group in groups:
+        run, row = group.one, None
+        for place, cell in cells.items():
+            if place[:2] != (group.row, group.column):
+                continue
+            there = reported(
+                paper,
+                dataset=run.dataset,
+                stream=run.experiment.stream,
+                method=group.method,
+                settings=run.settings,
+                metric=place[2],
+            )
+            if there is not None:
+                number, row = there
+                beside[place] = replace(cell, paper=number)
+        if row is not None:
+            found.append((group, row))
+    if not found:
+        return beside, [f"the paper's table {paper} has no number for these runs"]
+    return beside, not_the_papers(found, paper)

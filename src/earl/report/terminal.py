@@ -1,0 +1,66 @@
+"""A table on a terminal: in one piece where it fits, else in smaller ones below each other."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import groupby
+from typing import TypeAlias
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from earl.report.groups import Column
+from earl.report.layout import Head, heads_of, legend, text_of
+from earl.report.tables import Table
+
+Cut: TypeAlias = Callable[[Head], Hashable]
+UNLIMITED = 100_000  # columns
+
+
+def family(head: Head) -> str:
+    """Return what should stay together: a metric with its comparisons, and all costs."""
+    return head.measure.name if head.measure.unit == "%" else "costs"
+
+
+# By data set and stream, then by metric, then every column of text alone
+CUTS: tuple[Cut, ...] = (lambda head: head.column, family, lambda head: head)
+
+
+def show_table(table: Table, console: Console) -> None:
+    """Print a table, and what has to be known about it."""
+    for piece in pieces(table, heads_of(table), console):
+        if len({head.column for head in piece}) == 1:
+            about = f": {piece[0].measure.name}" if piece[0].kind != "ours" else ""
+            console.print(Text(f"{piece[0].column}{about}", style="bold"))
+        console.print(grid(table, piece))
+        console.print()
+    console.print(Text(legend(table), style="dim"))
+    for note in table.notes:
+        line = Grid.grid(padding=(0, 1))
+        line.add_row("-", Text(note))
+        console.print(line)
+
+
+def pieces(
+    table: Table, heads: Sequence[Head], console: Console, cuts: Sequence[Cut] = CUTS
+) -> Iterator[Sequence[Head]]:
+    """Yield all columns of text if they fit, else cut them: each piece as little as needed."""
+    wide = console.options.update(width=UNLIMITED)
+    fits = console.measure(grid(table, heads), options=wide).maximum <= console.width
+    if fits or not cuts:
+        yield heads
+        return
+    for _, piece in groupby(heads, key=cuts[0]):
+        yield from pieces(table, list(piece), console, cuts[1:])
+
+
+def grid(table: Table, heads: Sequence[Head]) -> Grid:
+    """Return some columns of text; several streams are named above the metrics."""
+    columns: set[Column] = {head.column for head in heads}
+    made = Grid(box=None, header_style="bold", pad_edge=False)
+    made.add_column("\n\nmethod" if len(columns) > 1 else "method", overflow="fold")
+    for head in heads:
+        above = f"{head.column.dataset}\n{head.column.stream}\n" if len(columns) > 1 else ""
+        made.add_column(Text(above + head.title, justify="right"), justify="right", no_wrap=True)
+    for row in table.rows:
+        made.add_row(Text(row), *(Text(text_of(table, row, head)) for head in heads))
+    return made

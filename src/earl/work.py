@@ -1,0 +1,100 @@
+"""What learning costs: passes through networks, counted as they happen and priced in FLOPs."""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.utils.flop_counter import FlopCounterMode
+
+PRICED_ON = 2  # inputs; batch norm wants more than one
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One kind of pass that updates are made of: a module, the shape of an input, both ways or not.
+
+    Two passes of a name with different keys cost differently, as when the module has grown.
+    """
+
+    module: nn.Module
+    shape: tuple[int, ...]
+    trains: bool = True
+    key: Hashable = None
+
+
+class Work:
+    """Counts what learning has cost: updates, passes by name, and their floating-point operations.
+
+    `images` were trained on, which costs a forward and a backward pass; `forwards` were only looked
+    at, to choose or to compare. A method may have passes of other names.
+    """
+
+    def __init__(self, passes: Callable[[], Mapping[str, Pass]]) -> None:
+        self._passes = passes
+        self._prices: dict[str, tuple[Hashable, int]] = {}
+        self._before = 0  # FLOPs up to the last update
+        self.updates = 0
+        self.flops = 0
+        self.last = 0  # FLOPs of the last update
+        self.counts = {"images": 0, "forwards": 0}
+
+    @property
+    def images(self) -> int:
+        return self.counts["images"]
+
+    @property
+    def forwards(self) -> int:
+        return self.counts["forwards"]
+
+    def add(self, **passes: int) -> None:
+        """Count one update, and the passes that it has taken."""
+        self.count(**passes)
+        self.updates += 1
+        self.last, self._before = self.flops - self._before, self.flops
+
+    def count(self, **passes: int) -> None:
+        """Count passes that belong to the next update."""
+        for name, n in passes.items():
+            self.counts[name] = self.counts.get(name, 0) + n
+            self.flops += n * self.price(name)
+
+    def price(self, name: str) -> int:
+        """Return the FLOPs of one pass for one input, measured the first time it is asked for."""
+        one = self._passes()[name]
+        if name not in self._prices or self._prices[name][0] != one.key:
+            self._prices[name] = (one.key, flops(one))
+        return self._prices[name][1]
+
+    def costs(self) -> dict[str, float]:
+        return {"updates": self.updates, **self.counts, "flops": self.flops}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**self.costs(), "last": self.last, "before": self._before}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        counts = dict(state)
+        self.updates, self.flops = counts.pop("updates"), counts.pop("flops")
+        self.last, self._before = counts.pop("last"), counts.pop("before")
+        self.counts = counts
+
+
+def flops(one: Pass) -> int:
+    """Return the floating-point operations of a pass for one input, by torch's own counter.
+
+    The pass runs on blank inputs and on copies of the parameters, so that nothing changes.
+    """
+    tensors = {
+        name: p.detach().clone().requires_grad_(p.requires_grad)
+        for name, p in one.module.named_parameters()
+    }
+    tensors |= {name: buffer.clone() for name, buffer in one.module.named_buffers()}
+    at = next(iter(tensors.values()), torch.empty(0)).device
+    x = torch.zeros(PRICED_ON, *one.shape, device=at)
+    with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(one.trains):
+        out = functional_call(one.module, tensors, (x,))
+        if one.trains:
+            out.sum().backward()
+    return int(counter.get_total_flops()) // PRICED_ON

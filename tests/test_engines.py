@@ -1,0 +1,69 @@
+"""Sweeps on Ray: the same bytes as without it, also when a worker is lost."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from earl.engines import LocalEngine, RayEngine
+from earl.errors import EarlError
+from earl.experiment import Experiment
+from earl.sweep import sweep
+
+
+def parent_of(pattern: str) -> int | None:
+    """Return the process that started the one whose command line holds the pattern."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if pattern in (folder / "cmdline").read_text():
+                return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, UnicodeDecodeError):  # it has ended
+            continue
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # those of Ray are not ours
+def test_ray_gives_the_same_bytes_and_survives_the_loss_of_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    runs = [
+        Experiment(method=method, dataset="shapes", stream="gaussian", settings={"every": 5})
+        for method in ("er", "earl")
+    ]
+    words = f"{tmp_path / 'ray'}\0--snapshot-seconds"
+    killed = False
+    # Ray keeps sockets there, whose paths must be short
+    with TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as short:
+        monkeypatch.setenv("RAY_TMPDIR", short)
+        with RayEngine() as engine:
+            for states in sweep(runs, tmp_path / "ray", engine=engine, snapshot_seconds=0):
+                if not killed and any(20 <= run.step < 160 for run in states):
+                    worker = parent_of(words)
+                    assert worker is not None
+                    killed = not os.kill(worker, signal.SIGKILL)
+    assert killed and [run.state for run in states] == ["finished", "finished"]
+    logs = [(run.path / "log.txt").read_text() for run in states]
+    assert sum(log.count("$ earl run") for log in logs) >= 3
+    for _ in sweep(runs, tmp_path / "local", engine=LocalEngine(threads=1)):
+        pass
+    for path in (experiment.path() / "history.jsonl" for experiment in runs):
+        assert (tmp_path / "ray" / path).read_bytes() == (tmp_path / "local" / path).read_bytes()
+
+
+def test_without_ray_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
+    with pytest.raises(EarlError, match=r'pip install "earl\[ray\]"'):
+        RayEngine()
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, None), (2, None), (10**6, None), (1, 3)])
+def test_runs_share_the_cores_unless_told_otherwise(workers: int, threads: int | None) -> None:
+    found = LocalEngine(workers, threads).threads
+    assert found == (threads or max(1, len(os.sched_getaffinity(0)) // workers))

@@ -1,0 +1,100 @@
+"""The ledger against hand-made runs: every number of the paper has its line, and its own runs."""
+
+from pathlib import Path
+
+import pytest
+
+from earl.report.ledger import Line, ledger, summary
+from earl.report.reported import figures
+from earl.runs import find_runs
+from run_folders import write_run
+
+
+def line(folder: Path, *key: str) -> Line:
+    (found,) = (line for line in ledger(find_runs([folder])) if line.key == key)
+    return found
+
+
+MAIN = ("main", "CIFAR-10", "gaussian", "ER", "A_AUC")
+
+
+def test_every_number_of_the_paper_has_a_line_and_a_command() -> None:
+    lines = ledger([])
+    assert [entry.key for entry in lines] == list(figures())
+    assert all(entry.state == "not run" and entry.gap is None for entry in lines)
+    assert all(entry.command.startswith("earl ") for entry in lines)
+    assert sum(sum(row.values()) for row in summary(lines).values()) == len(lines)
+    assert len(lines) == 620 + 6  # six stand in the text
+
+
+def test_runs_are_averaged_over_seeds_and_held_against_the_paper(tmp_path: Path) -> None:
+    for seed, accuracy in ((1, 0.5), (2, 0.6), (3, 0.7)):
+        settings = {"every": 40}  # how often one asks is not part of the method
+        write_run(
+            tmp_path,
+            "er",
+            seed,
+            [accuracy],
+            dataset="cifar10",
+            stream="gaussian",
+            settings=settings,
+        )
+    found = line(tmp_path, *MAIN)
+    assert found.state == "run" and found.spread is not None
+    assert found.spread.mean == pytest.approx(60) and found.spread.n == 3
+    assert found.spread.std == pytest.approx(10)
+    assert found.gap == pytest.approx(60 - 60.13)
+    assert line(tmp_path, *MAIN[:4], "A_last").spread.mean == pytest.approx(60)
+    matched = line(tmp_path, "main_const", *MAIN[1:])
+    assert matched.state == "not run"  # there ER is matched to itself
+
+
+def test_a_smaller_run_is_called_reduced_and_gives_way_to_a_full_one(tmp_path: Path) -> None:
+    about = {"dataset": "cifar10", "stream": "gaussian"}
+    write_run(tmp_path, "er", 1, [0.3], settings={"width": 16}, **about)
+    small = line(tmp_path, *MAIN)
+    assert small.state == "reduced" and small.spread.mean == pytest.approx(30)
+    write_run(tmp_path, "er", 1, [0.5], **about)
+    full = line(tmp_path, *MAIN)
+    assert full.state == "run" and full.spread.mean == pytest.approx(50)
+
+
+def test_matched_runs_belong_to_the_tables_of_equal_flops(tmp_path: Path) -> None:
+    about = {"dataset": "cifar10", "stream": "gaussian", "match": "flops", "to": "er"}
+    write_run(tmp_path, "er", 1, [0.4], **about)
+    assert line(tmp_path, *MAIN).state == "not run"
+    assert line(tmp_path, "main_const", *MAIN[1:]).state == "run"
+
+
+def test_a_run_that_has_not_ended_says_nothing(tmp_path: Path) -> None:
+    write_run(tmp_path, "er", 1, [0.4], dataset="cifar10", stream="gaussian", finished=False)
+    assert line(tmp_path, *MAIN).state == "not run"
+
+
+def test_variants_find_their_rows(tmp_path: Path) -> None:
+    about = {"dataset": "cifar10", "stream": "gaussian"}
+    write_run(tmp_path, "earl-learnable", 1, [0.4], **about)
+    write_run(tmp_path, "earl", 1, [0.6], settings={"negative": "noise"}, **about)
+    forgetting = ("etf_forgetting", "CIFAR-10", "unstated", "learnable classifier", "forgetting")
+    assert line(tmp_path, *forgetting).state == "run"
+    noise = ("transform_comp", "CIFAR-10", "gaussian", "EARL with gaussian noise", "A_AUC")
+    assert line(tmp_path, *noise).spread.mean == pytest.approx(60)
+    assert line(tmp_path, *MAIN[:3], "EARL", "A_AUC").state == "not run"
+
+
+def test_turns_are_counted_from_those_of_the_training_images(tmp_path: Path) -> None:
+    accuracy = {f"accuracy_turned_{turn}": turn / 1000 for turn in (0, 90, 180, 270)}
+    settings = {"rotate": 180, "memory_size": 50000}
+    write_run(
+        tmp_path,
+        "er-memory-only",
+        1,
+        [0.9],
+        dataset="cifar10",
+        stream="iid",
+        settings=settings,
+        extra=accuracy,
+    )
+    for asked, turn in (("-R180", 0), ("-R270", 90), ("", 180), ("-R90", 270)):
+        key = f"CIFAR-10{asked}", "joint_offline", "trained on CIFAR-10-R180", "accuracy"
+        assert line(tmp_path, "transform_effect", *key).spread.mean == pytest.approx(turn / 10)

@@ -1,0 +1,437 @@
+"""ODDL against its paper: when it grows, what it freezes, and who answers."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from earl.datasets.dataset import Dataset
+from earl.errors import InvalidSetting
+from earl.learner import Learner
+from earl.methods.oddl import NEVER, ODDL, total_variation
+from earl.mixture import Component
+from earl.networks import train_forward
+from earl.snapshot import read_newest, write_snapshot
+from earl.state import digest
+from earl.transforms import View
+
+Make = Callable[..., Learner]
+Oddl = Callable[..., ODDL]
+
+
+@pytest.fixture
+def oddl(make: Make, dataset: Dataset) -> Oddl:
+    """Make a learner whose augmentation leaves images as they are."""
+    view = View(dataset.mean, dataset.std)
+
+    def plain(x: Tensor, generator: Generator) -> Tensor:
+        return view(x)
+
+    def make_oddl(**given: object) -> ODDL:
+        learner = make("oddl", augment=plain, **given)
+        assert isinstance(learner, ODDL)
+        return learner
+
+    return make_oddl
+
+
+def teach(learner: Learner, dataset: Dataset, classes: tuple[int, ...], n: int) -> None:
+    """Observe n samples of these classes, in turn."""
+    rows = [(dataset.train.labels == c).nonzero()[:, 0] for c in classes]
+    at = torch.stack([rows[i % len(rows)][i // len(rows)] for i in range(n)])
+    learner.observe(dataset.train.images[at], dataset.train.labels[at])
+
+
+def grown(learner: ODDL, dataset: Dataset) -> ODDL:
+    """Have at least three components, by way of a threshold that every check passes."""
+    assert learner.threshold == 0 and learner.setting.memory_size == 8
+    teach(learner, dataset, (0, 1), 11)
+    teach(learner, dataset, (2, 1), 10)
+    assert len(learner.mixture) >= 3
+    return learner
+
+
+def tensors(component: Component) -> dict[str, Tensor]:
+    """Return copies of all parameters and buffers."""
+    modules = {"classifier": component.classifier, "vae": component.vae}
+    return {
+        f"{kind}.{name}": value.clone()
+        for kind, module in modules.items()
+        for name, value in module.state_dict().items()
+    }
+
+
+def changed(component: Component, before: dict[str, Tensor]) -> set[str]:
+    after = tensors(component)
+    assert set(after) == set(before)
+    return {name for name, value in after.items() if not torch.equal(value, before[name])}
+
+
+# ---- distances
+
+
+def test_total_variation_is_half_the_sum_of_differences() -> None:
+    p = torch.tensor([[0.5, 0.5, 0], [1, 0, 0], [0.2, 0.3, 0.5]])
+    q = torch.tensor([[0.2, 0.3, 0.5], [0, 0.4, 0.6], [0.2, 0.3, 0.5]])
+    torch.testing.assert_close(total_variation(p, q), torch.tensor([0.5, 1, 0]))
+
+
+def test_a_component_gives_nothing_to_classes_it_does_not_know(
+    oddl: Oddl, dataset: Dataset
+) -> None:
+    learner = oddl()
+    component, x = learner.mixture.evaluator, dataset.test.images[:5]
+    component.meet(torch.tensor([2, 0]), Generator())
+    p = component.probabilities(x, 4)
+    with torch.no_grad():
+        z = component.classifier.eval()(learner.setting.view(x))[:, :2]  # rows in order of meeting
+    torch.testing.assert_close(p[:, [2, 0]], z.exp() / z.exp().sum(dim=1, keepdim=True))
+    assert not p[:, [1, 3]].any()
+
+
+def test_discrepancies_are_those_of_a_loop_over_images(oddl: Oddl, dataset: Dataset) -> None:
+    learner = grown(oddl(memory_size=8, threshold=0.0), dataset)
+    e, frozen, n = learner.mixture.evaluator, learner.mixture.frozen, len(learner.classes)
+    on_memory, on_dreams = learner._distances()
+    M = len(learner.memory)
+    assert on_memory.shape == on_dreams.shape == (len(frozen), M)
+    (x,) = learner.memory.take(torch.arange(M), "x")
+    for j, G in enumerate(frozen):
+        dreams = G.dream(M, learner.randomness.at(learner.pace.samples, f"dream {j}"))
+        assert dreams.dtype == torch.uint8 and dreams.shape == x.shape
+        for found, images in ((on_memory[j], x), (on_dreams[j], dreams)):
+            for i in range(M):
+                p, q = (c.probabilities(images[i : i + 1], n)[0].tolist() for c in (G, e))
+                distance = sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2
+                assert float(found[i]) == pytest.approx(distance, abs=1e-5)
+
+
+# ---- growth
+
+
+def test_both_components_learn_until_the_memory_is_first_full(oddl: Oddl, dataset: Dataset) -> None:
+    learner = oddl(memory_size=8)
+    first, evaluator = learner.mixture.components
+    assert not torch.equal(first.classifier.head.weight, evaluator.classifier.head.weight)
+    for _ in range(2):
+        before = tensors(first), tensors(evaluator)
+        teach(learner, dataset, (0, 1), 4)
+        assert len(learner.mixture.learning) == 2
+        for component, old in zip((first, evaluator), before, strict=True):
+            moved = changed(component, old)
+            assert {"classifier.head.weight", "vae.encoder.1.weight"} <= moved
+            assert any("running_mean" in name for name in moved)
+    assert learner.memory.full
+    assert learner.work.counts["images"] == 2 * sum(range(1, 9))
+    teach(learner, dataset, (0, 1), 1)
+    assert learner.mixture.frozen == [first] and learner.mixture.evaluator is evaluator
+    assert learner.work.counts["images"] == 2 * sum(range(1, 9)) + 8
+
+
+def test_an_update_is_a_step_on_cross_entropy_and_one_on_the_bound(
+    oddl: Oddl, dataset: Dataset
+) -> None:
+    learner = oddl(iterations=1 / 3)
+    before = copy.deepcopy(learner.mixture.components)
+    teach(learner, dataset, (0, 1), 3)
+    assert learner.work.updates == 1
+    X, Y = learner.memory.sample(8, "x", "y", generator=learner.randomness.at(0, "draw"))
+    for i, (old, new) in enumerate(zip(before, learner.mixture.components, strict=True)):
+        z = train_forward(old.classifier, learner.setting.view(X))[:, :2]
+        F.nll_loss(z.log_softmax(1), Y).backward()
+        noise = torch.randn(1, 3, 8, generator=learner.randomness.at(0, f"noise {i}"))
+        (-old.vae(X / 255, noise)).mean().backward()
+        for module, after, lr, root in (
+            (old.classifier, new.classifier, learner.setting.lr, 1.0),  # Adam's first step
+            (old.vae, new.vae, 3e-3, 0.1),  # RMSprop's, whose mean square is 0.01 g² then
+        ):
+            for p, q in zip(module.parameters(), after.parameters(), strict=True):
+                assert p.grad is not None
+                sure = (p.grad.abs() > 1e-6) | (p.grad == 0)
+                expected = p - lr * p.grad / (root * p.grad.abs() + 1e-8)
+                torch.testing.assert_close(q[sure], expected[sure], atol=2e-5, rtol=1e-3)
+
+
+def test_a_shift_of_the_stream_adds_a_component_and_a_steady_stream_does_not(
+    oddl: Oddl, dataset: Dataset
+) -> None:
+    given = {"iterations": 2, "threshold": 0.2}
+    steady, shifted = oddl(**given), oddl(**given)
+    teach(steady, dataset, (0, 1), 60)
+    assert len(steady.mixture) == 2
+    teach(shifted, dataset, (0, 1), 40)
+    assert len(shifted.mixture) == 2
+    teach(shifted, dataset, (2, 3), 60)
+    assert len(shifted.mixture) > 2
+    assert shifted.costs()["components"] == len(shifted.mixture)
+
+
+def test_growing_clears_the_memory_and_starts_an_evaluator_that_knows_nothing(
+    oddl: Oddl, dataset: Dataset
+) -> None:
+    learner, same = (oddl(memory_size=5, threshold=0.0) for _ in range(2))
+    teach(learner, dataset, (0, 1), 6)
+    old = learner.mixture.evaluator
+    teach(learner, dataset, (2,), 1)
+    assert len(learner.mixture) == 3 and old.frozen
+    new = learner.mixture.evaluator
+    assert new.known.state_dict()["ids"].tolist() == [2]
+    assert len(learner.memory) == 1 and learner.memory.counts.tolist() == [0, 0, 1]
+    for other in learner.mixture.frozen:
+        assert not torch.equal(new.classifier.head.weight, other.classifier.head.weight)
+        for kind in ("classifier", "vae"):
+            mine, theirs = getattr(new, kind).parameters(), getattr(other, kind).parameters()
+            assert not any(torch.equal(p, q) for p, q in zip(mine, theirs, strict=True) if p.std())
+    teach(same, dataset, (0, 1), 6)
+    teach(same, dataset, (2,), 1)
+    assert digest(same.state_dict()) == digest(learner.state_dict())
+
+
+def test_components_without_a_class_in_common_are_as_far_apart_as_can_be(
+    oddl: Oddl, dataset: Dataset
+) -> None:
+    """Their distance is 1 everywhere, so its means on dreams and memory would not differ at all."""
+    learner = oddl(memory_size=5, threshold=1.0)
+    teach(learner, dataset, (0,), 6)
+    first, evaluator = learner.mixture.components
+    assert first.shares_classes(evaluator) and evaluator.shares_classes(first)
+    learner._check_discrepancy()
+    assert len(learner.mixture) == 2
+    teach(learner, dataset, (2,), 5)
+    evaluator.known.load_state_dict({"ids": torch.tensor([1])})
+    assert not first.shares_classes(evaluator)
+    on_memory, on_dreams = learner._distances()
+    assert torch.equal(on_memory, torch.ones_like(on_memory))
+    assert torch.equal(on_dreams, on_memory)
+    learner._check_discrepancy()
+    assert len(learner.mixture) == 3
+
+
+def test_without_a_shift_the_least_diverse_samples_are_dropped(
+    oddl: Oddl, dataset: Dataset
+) -> None:
+    learner = oddl(memory_size=20, threshold=1.0, drop=3)
+    teach(learner, dataset, (0, 1, 2), 24)
+    assert learner.interval == 4 and len(learner.memory) == 20
+    on_memory, on_dreams = learner._distances()
+    diversity = (on_memory[0] - on_dreams[0]).abs()  # of one frozen component
+    rows = torch.arange(20)
+    (before,) = learner.memory.take(rows, "x")
+    kept = [i for i in range(20) if int((diversity < diversity[i]).sum()) >= 3]
+    assert len(kept) == 17
+    learner._check_discrepancy()
+    assert len(learner.memory) == int(learner.memory.counts.sum()) == 17
+    (after,) = learner.memory.take(rows[:17], "x")
+    assert torch.equal(after, before[kept])
+
+
+def test_no_more_samples_are_dropped_than_come_in_until_the_next_check(
+    oddl: Oddl, dataset: Dataset
+) -> None:
+    learner = oddl(memory_size=20, threshold=1.0, drop=10)
+    assert learner.drop == learner.interval == 4
+    for n in range(1, 41):
+        teach(learner, dataset, (n % 4,), 1)
+        assert len(learner.memory) >= min(n, 17)
+
+
+@pytest.mark.parametrize("most", [2, 4])
+def test_there_are_never_more_components_than_allowed(
+    most: int, oddl: Oddl, dataset: Dataset
+) -> None:
+    learner = oddl(memory_size=5, threshold=0.0, max_components=most)
+    counts = []
+    for n in range(40):
+        teach(learner, dataset, (n % 4,), 1)
+        counts.append(len(learner.mixture))
+    assert max(counts) == most and counts == sorted(counts)
+    before = tensors(learner.mixture.evaluator)
+    teach(learner, dataset, (3,), 4)
+    assert "classifier.head.weight" in changed(learner.mixture.evaluator, before)
+    assert len(learner.mixture) == most
+
+
+def test_heads_learn_and_frozen_components_stay_as_they_are_for_ever(
+    oddl: Oddl, dataset: Dataset
+) -> None:
+    learner = grown(oddl(memory_size=8, threshold=0.0, max_components=4), dataset)
+    frozen, evaluator = learner.mixture.frozen, learner.mixture.evaluator
+    before, mine = [tensors(G) for G in frozen], tensors(evaluator)
+    assert any("running_mean" in name for name in before[0])
+    known = [G.known.state_dict()["ids"].tolist() for G in frozen]
+    teach(learner, dataset, (3, 0), 2)
+    learner.scores(dataset.test.images)
+    assert {"classifier.head.weight", "classifier.head.bias"} <= changed(evaluator, mine)
+    teach(learner, dataset, (0, 1, 2, 3), 40)
+    assert learner.mixture.frozen[: len(frozen)] == frozen
+    for G, old, classes in zip(frozen, before, known, strict=True):
+        assert changed(G, old) == set()
+        assert G.known.state_dict()["ids"].tolist() == classes
+        for module in (G.classifier, G.vae):
+            assert not any(part.training for part in module.modules())
+            assert not any(p.requires_grad or p.grad is not None for p in module.parameters())
+        assert G.optimizers == {} and set(G.parts()) == {"classifier", "vae", "known"}
+
+
+# ---- answers
+
+
+def specialists(learner: ODDL, dataset: Dataset) -> None:
+    """Let the first component meet classes 0 and 1 only, the second 2 and 3 only."""
+    learner.classes.index(torch.arange(4))
+    for component, classes in zip(learner.mixture.components, ((0, 1), (2, 3)), strict=True):
+        rows = torch.isin(dataset.train.labels, torch.tensor(classes))
+        x, y = dataset.train.images[rows], dataset.train.labels[rows]
+        component.meet(torch.tensor(classes), Generator())
+        for t in range(40):
+            draw = Generator().manual_seed(t)
+            at = torch.randint(len(y), (16,), generator=draw)
+            component.learn(x[at], learner.setting.view(x[at]), y[at], draw)
+
+
+def test_each_image_is_answered_by_the_component_that_finds_it_most_likely(
+    oddl: Oddl, dataset: Dataset
+) -> None:
+    learner = oddl()
+    specialists(learner, dataset)
+    x, y = dataset.test.images, dataset.test.labels
+    noise = learner.mixture.noise
+    assert noise.shape == (16, 1, 8)
+    with torch.no_grad():
+        first, second = (
+            torch.stack([G.vae(x / 255, e[None]) for e in noise]).mean(dim=0)
+            for G in learner.mixture.components
+        )
+    chosen = (second > first).long()
+    assert torch.equal(learner.mixture.choose(x), chosen)
+    assert float((chosen == (y >= 2)).float().mean()) > 0.9
+    assert float((learner.predict(x) == y).float().mean()) > 0.9
+
+    scores = learner.scores(x)
+    for j, component in enumerate(learner.mixture.components):
+        rows = chosen == j
+        assert rows.any()
+        torch.testing.assert_close(scores[rows].exp(), component.probabilities(x, 4)[rows])
+        unknown = [[2, 3], [0, 1]][j]
+        assert (scores[rows][:, unknown] == NEVER).all()
+        assert not torch.isin(scores[rows].argmax(dim=1), torch.tensor(unknown)).any()
+
+
+def test_an_answer_does_not_depend_on_the_other_questions(oddl: Oddl, dataset: Dataset) -> None:
+    learner = oddl()
+    specialists(learner, dataset)
+    x, y = dataset.test.images, dataset.test.labels
+    pair = torch.stack([x[y == 0][0], x[y == 2][0]])
+    assert learner.mixture.choose(pair).tolist() == [0, 1]
+    together = learner.scores(pair)
+    for i in range(2):
+        torch.testing.assert_close(learner.scores(pair[i : i + 1])[0], together[i])
+        among_others = torch.cat((x[:7], pair[i : i + 1], x[7:20]))
+        torch.testing.assert_close(learner.scores(among_others)[7], together[i])
+
+
+def test_all_components_may_answer_together(oddl: Oddl, dataset: Dataset) -> None:
+    learner = grown(oddl(memory_size=8, threshold=0.0, selection="sum_softmax"), dataset)
+    x, n = dataset.test.images, len(learner.classes)
+    total = sum(G.probabilities(x, n) for G in learner.mixture.components)
+    torch.testing.assert_close(learner.scores(x).exp(), total / len(learner.mixture))
+    torch.testing.assert_close(learner.scores(x).exp().sum(dim=1), torch.ones(len(x)))
+
+
+# ---- state and cost
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_state_with_several_components_loads_into_a_fresh_or_a_used_learner(
+    used: bool, oddl: Oddl, dataset: Dataset, tmp_path: Path
+) -> None:
+    given = {"memory_size": 8, "threshold": 0.0, "iterations": 0.75, "max_components": 4}
+    learner, other = grown(oddl(**given), dataset), oddl(**given)
+    if used:
+        teach(other, dataset, (3, 2), 30)
+    write_snapshot(tmp_path, 1, learner.state_dict(), about={})
+    snapshot = read_newest(tmp_path)
+    assert snapshot is not None
+    other.load_state_dict(snapshot.state)
+    assert digest(other.state_dict()) == digest(learner.state_dict())
+    assert torch.equal(learner.scores(dataset.test.images), other.scores(dataset.test.images))
+    assert len(other.mixture.frozen) == len(learner.mixture.frozen) >= 2
+    for one in (learner, other):
+        teach(one, dataset, (3, 0, 1), 30)
+    assert torch.equal(learner.scores(dataset.test.images), other.scores(dataset.test.images))
+    assert digest(other.state_dict()) == digest(learner.state_dict())
+
+
+def test_an_earlier_state_loads_into_a_learner_that_has_grown(oddl: Oddl, dataset: Dataset) -> None:
+    given = {"memory_size": 8, "threshold": 0.0}
+    learner, other = oddl(**given), grown(oddl(**given), dataset)
+    teach(learner, dataset, (0, 1), 5)
+    other.load_state_dict(learner.state_dict())
+    assert len(other.mixture.learning) == 2
+    for one in (learner, other):
+        grown(one, dataset)
+    assert digest(other.state_dict()) == digest(learner.state_dict())
+
+
+def test_a_state_of_another_method_is_refused_and_changes_nothing(
+    oddl: Oddl, make: Make, dataset: Dataset
+) -> None:
+    learner = grown(oddl(memory_size=8, threshold=0.0), dataset)
+    before = digest(learner.state_dict())
+    with pytest.raises(InvalidSetting, match="belongs to another method"):
+        learner.load_state_dict(make("polrs").state_dict())
+    assert digest(learner.state_dict()) == before
+
+
+def test_a_head_grows_beyond_the_rows_it_began_with(oddl: Oddl, dataset: Dataset) -> None:
+    learner = oddl(threshold=0.0)
+    x = dataset.train.images
+    learner.observe(x[:90], torch.arange(90))
+    assert learner.scores(x[:2]).shape == (2, 90)
+    assert torch.isfinite(learner.scores(x)).all()
+    fresh = oddl(threshold=0.0)
+    fresh.load_state_dict(learner.state_dict())
+    assert torch.equal(fresh.scores(x), learner.scores(x))
+
+
+def test_flops_are_what_torch_counts_in_every_phase(oddl: Oddl, dataset: Dataset) -> None:
+    learner = oddl(memory_size=20, threshold=0.0, max_components=3)
+    teach(learner, dataset, (0, 1), 2)  # prices the passes, which would be counted too
+    for classes, n in (((0, 1), 18), ((2, 3), 20), ((0, 1), 12)):
+        before = learner.work.flops
+        with FlopCounterMode(display=False) as counter:
+            teach(learner, dataset, classes, n)
+        counted = counter.get_total_flops()
+        assert learner.work.flops - before == pytest.approx(counted, rel=0.01)
+    assert len(learner.mixture) > 2 and learner.work.counts["dreamed"] > 0
+
+
+def test_a_backbone_that_cannot_be_drawn_anew_is_refused(oddl: Oddl) -> None:
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.PReLU())
+    with pytest.raises(InvalidSetting, match="does not know how to initialise PReLU"):
+        ODDL(backbone, oddl().setting)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"threshold": -0.1},
+        {"threshold": 1.5},
+        {"check_every": 0.0},
+        {"check_every": 2.0},
+        {"drop": -1},
+        {"max_components": 1},
+        {"vae_lr": 0.0},
+        {"latent": 0},
+        {"draws": 0},
+        {"vae_hidden": 0},
+    ],
+)
+def test_impossible_settings_are_refused(given: dict[str, object], oddl: Oddl) -> None:
+    with pytest.raises(InvalidSetting):
+        oddl(**given)

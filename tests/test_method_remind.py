@@ -1,0 +1,377 @@
+"""REMIND against its paper: one switch, a front that never moves, replay of codes."""
+
+import copy
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from earl.datasets.dataset import Dataset
+from earl.errors import InvalidSetting
+from earl.learner import Learner, Setting
+from earl.methods.remind import REMIND, beta, crop_maps, mix
+from earl.networks import ResNet, build, train_forward
+from earl.quantizer import LLOYD
+from earl.state import digest
+from earl.transforms import View
+
+Make = Callable[..., Learner]
+Remind = Callable[..., REMIND]
+
+
+@pytest.fixture
+def remind(make: Make, dataset: Dataset) -> Remind:
+    """Make a learner whose augmentation leaves images as they are, so they can be recognised."""
+    view = View(dataset.mean, dataset.std)
+
+    def plain(x: Tensor, generator: Generator) -> Tensor:
+        return view(x)
+
+    def make_remind(**given: object) -> REMIND:
+        learner = make("remind", augment=plain, **given)
+        assert isinstance(learner, REMIND)
+        return learner
+
+    return make_remind
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """Collects the inputs of every training pass."""
+    inputs: list[Tensor] = []
+
+    def forward(network: nn.Module, x: Tensor) -> Tensor:
+        inputs.append(x.detach().clone())
+        return train_forward(network, x)
+
+    monkeypatch.setattr("earl.methods.remind.train_forward", forward)
+    return inputs
+
+
+def teach(learner: Learner, dataset: Dataset, n: int, first: int = 0) -> None:
+    """Observe n samples, from the given one on, of the four classes in turn."""
+    for i in range(first, first + n):
+        row = (dataset.train.labels == i % 4).nonzero()[i // 4 % 40]
+        learner.observe(dataset.train.images[row], dataset.train.labels[row])
+
+
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def codes_of(learner: REMIND, images: Tensor) -> Tensor:
+    """Return the codes of raw images by loops over images, positions, parts and codewords."""
+    assert learner.divided.quantizer is not None
+    books = learner.divided.quantizer.codebooks
+    m, _, width = books.shape
+    with torch.no_grad():
+        maps = learner.divided.front(learner.setting.view(images))
+    codes = torch.empty(len(maps), m, *maps.shape[2:], dtype=torch.uint8)
+    for b, part, i, j in torch.cartesian_prod(*map(torch.arange, codes.shape)).tolist():
+        vector = maps[b, part * width : (part + 1) * width, i, j]
+        codes[b, part, i, j] = int((books[part] - vector).square().sum(dim=1).argmin())
+    return codes
+
+
+def cross_entropy(z: Tensor, y: list[int]) -> Tensor:
+    return -torch.stack([z[i].log_softmax(0)[c] for i, c in enumerate(y)]).mean()
+
+
+def test_the_base_phase_is_replay_of_images_from_a_balanced_memory(
+    remind: Remind, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = remind(iterations=0.25, memory_size=6)
+    teach(learner, dataset, 15)
+    before, moments = copy.deepcopy(learner.network), copy.deepcopy(learner.optimizer.state_dict())
+    assert sorted(learner.memory.counts.tolist()) == [1, 1, 2, 2]
+    passed.clear()
+    teach(learner, dataset, 1, first=15)
+    (images,) = passed
+    stored = learner.setting.view(dataset.train.images)
+    found = [next(i for i in range(len(stored)) if torch.equal(stored[i], x)) for x in images]
+    y = learner.classes.numbers(dataset.train.labels[torch.tensor(found)]).tolist()
+    assert len(images) == 8 and y[:4] == [0, 1, 2, 3]
+
+    loss = cross_entropy(train_forward(before, images)[:, :4], y)
+    loss.backward()
+    optimizer = torch.optim.Adam(before.parameters(), lr=learner.setting.lr)
+    optimizer.load_state_dict(moments)
+    optimizer.step()
+    for p, after in zip(before.parameters(), learner.network.parameters(), strict=True):
+        assert p.grad is not None
+        sure = p.grad.abs() > 1e-6
+        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("base", [18, 20])  # with samples that wait, and without
+def test_the_switch_comes_once_after_the_base_phase_and_keeps_codes_for_images(
+    base: int, remind: Remind, dataset: Dataset
+) -> None:
+    learner = remind(base=base, memory_size=7)
+    teach(learner, dataset, base - 1)
+    assert not learner.divided.frozen
+    assert learner.memory.state_dict()["columns"]["x"].shape[1:] == (3, 8, 8)
+    images, optimizer = learner.memory, learner.optimizer
+    teach(learner, dataset, 1, first=base - 1)
+    assert learner.divided.frozen and learner.work.updates == base and not len(learner.waiting)
+    assert learner.optimizer is not optimizer and not learner.optimizer.state
+    trained = {id(p) for group in learner.optimizer.param_groups for p in group["params"]}
+    assert trained == {id(p) for p in learner.network.parameters() if p.requires_grad}
+    assert trained == {id(p) for p in learner.plastic.parameters()}
+
+    x, y = images.take(torch.arange(7), "x", "y")
+    codes, labels = learner.memory.take(torch.arange(7), "x", "y")
+    assert torch.equal(labels, y)
+    assert codes.dtype == torch.uint8 and torch.equal(codes, codes_of(learner, x))
+    assert learner.memory.capacity == 7 * 192 // (16 * 2)  # bytes of images over those of codes
+    codebooks = state_of(learner.divided)
+    teach(learner, dataset, 48, first=base)
+    assert torch.equal(codebooks["quantizer.codebooks"], learner.divided.quantizer.codebooks)
+    assert learner.memory.full and sorted(learner.memory.counts.tolist()) == [10, 10, 11, 11]
+
+
+def test_the_memory_of_cifar10_holds_750_codes_for_500_images() -> None:
+    view = View((0.5,) * 3, (0.3,) * 3)
+    setting = Setting(
+        image_shape=(3, 32, 32), view=view, augment=lambda x, _: view(x), memory_size=500,
+        batch_size=8, iterations=0.01,
+    )  # fmt: skip
+    learner = REMIND(build(lambda: ResNet(), torch.Generator().manual_seed(0)), setting, base=4)
+    x = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8, generator=Generator().manual_seed(1))
+    learner.observe(x, torch.arange(4))
+    assert learner.divided.frozen and learner.work.updates == 0
+    assert len(learner.memory) == 4 and learner.memory.capacity == 750
+    (codes,) = learner.memory.take(torch.arange(4), "x")
+    assert codes[0].nbytes == 8 * 8 * 32
+
+
+def test_the_front_keeps_parameters_and_batch_norm_for_ever(
+    remind: Remind, dataset: Dataset
+) -> None:
+    learner = remind(iterations=2)
+    teach(learner, dataset, 10)
+    early = state_of(learner.divided.front)
+    teach(learner, dataset, 10, first=10)
+    front, rest = state_of(learner.divided.front), state_of(learner.divided.rest)
+    assert any("running_mean" in name for name in front)
+    assert all(not torch.equal(v, early[k]) for k, v in front.items())  # it had learned
+    teach(learner, dataset, 30, first=20)
+    learner.finish()
+    for name, value in learner.divided.front.state_dict().items():
+        assert torch.equal(value, front[name]), name
+    moved = learner.divided.rest.state_dict()
+    assert all(not torch.equal(value, moved[name]) for name, value in rest.items())
+    assert all(p.grad is None for p in learner.divided.front.parameters())
+
+
+def test_an_update_behind_the_front_is_an_adam_step_on_decoded_codes(
+    remind: Remind, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = remind(iterations=0.25)
+    teach(learner, dataset, 27)
+    before, moments = copy.deepcopy(learner.plastic), copy.deepcopy(learner.optimizer.state_dict())
+    passed.clear()
+    teach(learner, dataset, 1, first=27)
+    (maps,) = passed
+    assert maps.shape == (8, *learner.divided.map_shape) and learner.divided.quantizer is not None
+
+    rows = [(dataset.train.labels == i % 4).nonzero()[i // 4] for i in range(28)]
+    possible = learner.divided.quantizer.decode(
+        codes_of(learner, dataset.train.images[torch.cat(rows)])
+    )
+    found = [[i for i in range(28) if torch.equal(possible[i], one)] for one in maps]
+    assert [24 + i in found[i] for i in range(4)] == [True] * 4  # the new ones, then stored ones
+    assert all(min(i) < 24 for i in found[4:])
+    y = [i[0] % 4 for i in found]
+    loss = cross_entropy(train_forward(before, maps)[:, :4], y)
+    loss.backward()
+    optimizer = torch.optim.Adam(before.parameters(), lr=learner.setting.lr)
+    optimizer.load_state_dict(moments)
+    optimizer.step()
+    for p, after in zip(before.parameters(), learner.plastic.parameters(), strict=True):
+        assert p.grad is not None
+        sure = p.grad.abs() > 1e-6
+        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4)
+
+
+def test_every_update_of_a_block_replays_other_codes_with_the_same_new_ones(
+    remind: Remind, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = remind(iterations=3)
+    teach(learner, dataset, 20)
+    passed.clear()
+    teach(learner, dataset, 4, first=20)
+    assert len(passed) == 12
+    for one, other in pairwise(passed):
+        assert torch.equal(one[:4], other[:4])
+        assert not torch.equal(one[4:], other[4:])
+    assert learner.work.counts["encoded"] == 2 * 20 + 4  # the new ones once
+
+
+def test_answers_rest_on_quantised_features(remind: Remind, dataset: Dataset) -> None:
+    learner = remind(codewords=4)
+    teach(learner, dataset, 24)
+    x = dataset.test.images[:20]
+    network = copy.deepcopy(learner.network).eval()
+    view = learner.setting.view(x)
+    assert learner.divided.quantizer is not None
+    maps = learner.divided.quantizer.decode(codes_of(learner, x))
+    with torch.no_grad():
+        h = network.backbone.rest(maps)
+        plain = network.head(network.backbone.rest(network.backbone.front(view)))[:, :4]
+    torch.testing.assert_close(learner.features(x), h)
+    torch.testing.assert_close(learner.scores(x), network.head(h)[:, :4])
+    assert not torch.allclose(learner.scores(x), plain, atol=1e-3)
+    assert learner.vectors().shape == (4, 16)
+
+
+def test_classes_that_come_after_the_switch_get_rows(remind: Remind, dataset: Dataset) -> None:
+    learner = remind()
+    x = dataset.train.images
+    learner.observe(x[:20], torch.zeros(20, dtype=torch.int64))
+    learner.observe(x[:60], torch.arange(60))  # more than were allocated ahead
+    learner.finish()
+    assert learner.scores(x[:3]).shape == (3, 60)
+    assert torch.isfinite(learner.scores(x)).all()
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_tiny_settings_work_behind_the_front(
+    batch_size: int, remind: Remind, dataset: Dataset
+) -> None:
+    learner = remind(memory_size=1, batch_size=batch_size, base=1, codewords=2048)
+    teach(learner, dataset, 12)
+    learner.finish()
+    assert learner.work.updates == 12
+    assert len(learner.memory) == learner.memory.capacity == 192 // (16 * 2 * 2)
+    assert torch.isfinite(learner.scores(dataset.test.images)).all()
+
+
+def test_a_stream_shorter_than_the_base_phase_stays_in_it(remind: Remind, dataset: Dataset) -> None:
+    learner = remind(base=0.6, samples=100)
+    teach(learner, dataset, 59)
+    learner.finish()
+    assert not learner.divided.frozen and learner.work.updates == 59
+    teach(learner, dataset, 1, first=59)
+    assert learner.divided.frozen
+
+
+@pytest.mark.parametrize("at", [9, 22])
+@pytest.mark.parametrize("used", [9, 22])
+def test_the_state_of_either_phase_loads_into_a_learner_of_either(
+    at: int, used: int, remind: Remind, dataset: Dataset
+) -> None:
+    learner, other = remind(iterations=0.75), remind(iterations=0.75)
+    teach(learner, dataset, at)
+    teach(other, dataset, used, first=3)
+    other.load_state_dict(learner.state_dict())
+    assert digest(other.state_dict()) == digest(learner.state_dict())
+    assert other.memory.capacity == learner.memory.capacity
+    for one in (learner, other):
+        teach(one, dataset, 30, first=at)
+        one.finish()
+    x = dataset.test.images
+    assert torch.equal(learner.scores(x), other.scores(x))
+    assert digest(other.state_dict()) == digest(learner.state_dict())
+
+
+def test_work_agrees_with_torch_s_counter_in_both_phases_and_at_the_switch(
+    remind: Remind, dataset: Dataset
+) -> None:
+    learner = remind()
+    teach(learner, dataset, 4)  # from here on batches are full
+    for name in ("images", "encoded", "quantized", "replayed"):
+        learner.work.price(name)  # outside of the counter
+    for n, first in ((8, 4), (8, 12), (8, 20)):  # before, up to, and after the switch
+        before = learner.work.flops
+        with FlopCounterMode(display=False) as counter:
+            teach(learner, dataset, n, first)
+        spent = learner.work.flops - before
+        assert spent == pytest.approx(counter.get_total_flops(), rel=0.01), first
+    counts = learner.costs()
+    assert counts["images"] == 4 * 4 + 16 * 8 and counts["replayed"] == 8 * 8
+    assert counts["encoded"] == 20 + 20 + 8
+    assert counts["quantized"] == LLOYD * 20 + 20 + 8
+
+
+def test_crops_cut_a_box_from_each_map() -> None:
+    columns, rows = torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="xy")
+    maps = torch.stack((columns, rows)).expand(400, 2, 8, 8).contiguous()
+    cut = crop_maps(maps, Generator().manual_seed(0))
+    assert cut.shape == maps.shape
+    assert cut.min() >= 0 and cut.max() <= 7
+    x, y = cut[:, 0], cut[:, 1]
+    torch.testing.assert_close(x, x[:, :1].expand_as(x), atol=1e-5, rtol=0)  # axes stay straight
+    width = (x[:, 0, 5] - x[:, 0, 2]) / 3  # of a step, away from the border
+    height = (y[:, 5, 0] - y[:, 2, 0]) / 3
+    area, ratio = width * height, width / height
+    assert 2 / 7 - 1e-4 <= area.min() < 0.35 and 0.9 < area.max() <= 1 + 1e-4
+    assert 0.75 - 1e-4 <= ratio.min() < 0.8 and 1.25 < ratio.max() <= 4 / 3 + 1e-4
+    assert len(set(x[:, 0, 4].tolist())) > 300  # each its own
+
+
+def test_mixing_joins_two_draws_and_leaves_new_rows_alone() -> None:
+    rows = torch.eye(6)
+    mixed = mix(rows, 2, 0.75)
+    assert torch.equal(mixed[:2], rows[:2])
+    assert mixed[2].tolist() == [0, 0, 0.75, 0, 0.25, 0]
+    assert mixed[3].tolist() == [0, 0, 0, 0.75, 0, 0.25]
+    assert torch.equal(mix(rows[:2], 2, 0.75), rows[:2])
+
+
+def test_beta_draws_follow_the_generator_and_the_distribution() -> None:
+    draws = torch.tensor([beta(0.5, Generator().manual_seed(i)) for i in range(2000)])
+    assert beta(0.5, Generator().manual_seed(7)) == draws[7]
+    assert draws.min() >= 0 and draws.max() <= 1
+    assert float(draws.mean()) == pytest.approx(0.5, abs=0.03)
+    assert float(draws.var()) == pytest.approx(1 / 8, abs=0.01)  # 1/(4(2α + 1))
+
+
+def test_mixup_trains_on_distributions_and_both_are_off_by_default(
+    remind: Remind, dataset: Dataset, passed: list[Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets: list[Tensor] = []
+    step = REMIND._step
+
+    def recorded(learner: REMIND, z: Tensor, of: Tensor) -> None:
+        targets.append(of)
+        step(learner, z, of)
+
+    monkeypatch.setattr(REMIND, "_step", recorded)
+    seen: dict[bool, list[Tensor]] = {}
+    for on in (False, True):
+        learner = remind(crops=on, mixup=0.9 if on else 0.0)
+        assert on or not (remind().crops or remind().mixup)
+        teach(learner, dataset, 20)
+        passed.clear(), targets.clear()
+        teach(learner, dataset, 4, first=20)
+        seen[on] = list(passed)
+        assert all(maps.shape == (8, 8, 4, 4) for maps in passed)
+        for target in targets:
+            assert target.shape == ((8, 4) if on else (8,))
+            if on:
+                torch.testing.assert_close(target.sum(dim=1), torch.ones(8))
+                assert torch.equal(target[:4], torch.eye(4))
+                assert (target >= 0).all() and ((target[4:] > 0).sum(dim=1) <= 2).all()
+    assert any((target > 0).sum(dim=1).max() == 2 for target in targets)  # the draws differ
+    assert not torch.equal(seen[False][0][:4], seen[True][0][:4])  # cropped
+    assert torch.equal(seen[False][0][:4], seen[False][1][:4])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mixup": -0.1},
+        {"mixup": float("nan")},
+        {"base": 0.5},  # of a stream of unknown length
+        {"frozen": 3},
+        {"codebooks": 3},
+        {"codewords": 4096},
+    ],
+)
+def test_impossible_settings_are_refused(given: dict[str, object], remind: Remind) -> None:
+    with pytest.raises(InvalidSetting):
+        remind(**given)

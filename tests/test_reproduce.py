@@ -1,0 +1,133 @@
+"""The experiments that come along: they parse, say what they reproduce, and the small ones run."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from earl.catalogue import METHODS
+from earl.cli import app
+from earl.cli_reproduce import files
+from earl.experiment import Experiment
+from earl.report.reported import ROWS
+from earl.rundirectory import RunDirectory
+from earl.sweepfile import SweepFile, bundled
+from run_folders import write_run
+
+FILES = bundled()
+SMALL = [name for name in FILES if name.endswith("-small")]
+SIZES = ("data", "setting", "network", "augment", "run")  # settings that a smoke run has itself
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_parses_and_names_a_table_or_figure(name: str) -> None:
+    file = SweepFile.open(FILES[name])
+    assert file.experiments
+    if name.removesuffix("-small") in files():
+        assert file.table == name.removesuffix("-small")
+        assert file.table.startswith("fig-") or file.table in (*ROWS, "transform_effect")
+
+
+def test_every_table_of_runs_in_the_paper_has_its_file_in_two_sizes() -> None:
+    assert {*ROWS, "transform_effect"} <= set(files())
+    assert len([name for name in files() if name.startswith("fig-")]) >= 7
+
+
+@pytest.mark.parametrize("table", sorted(ROWS))
+def test_a_file_runs_every_row_that_the_paper_has(table: str) -> None:
+    experiments = SweepFile.open(FILES[table]).experiments
+    for row in ROWS[table]:
+        if row.name == "SCR++" or (table in ("imagenet", "clear") and row.method == "oddl"):
+            continue  # the paper's other name for SCR; and ODDL is not in these
+        if row.settings == {"frozen": -1}:
+            continue  # the default, which is six of eight blocks
+        settings = [e.values() for e in experiments if e.method == row.method]
+        aliases = {r.method for r in ROWS[table] if r.name == row.name}
+        settings += [e.values() for e in experiments if e.method in aliases]
+        assert any(
+            all(values.get(k) == v for k, v in row.settings.items()) for values in settings
+        ), row
+
+
+def smoke(experiment: Experiment) -> Experiment:
+    """Return a run with the same method and its own settings on synthetic images."""
+    options = experiment.options()
+    own = {n: v for n, v in experiment.settings.items() if options.part(n) not in SIZES}
+    sizes = {"per_class": 10, "every": 20, "depth": 18, "width": 16, "batch_size": 4}
+    sizes |= {"rotate": experiment.settings["rotate"]} if "rotate" in experiment.settings else {}
+    stream = "disjoint" if experiment.stream == "clear" else experiment.stream
+    return replace(experiment, dataset="shapes", stream=stream, settings=own | sizes)
+
+
+def kinds(names: list[str]) -> list[Experiment]:
+    """Return one experiment of every kind that these files hold, whatever its size and seed."""
+    found: dict[tuple[str, ...], Experiment] = {}
+    for name in names:
+        for experiment in SweepFile.open(FILES[name]).experiments:
+            small = smoke(replace(experiment, seed=1, stream="disjoint"))
+            found.setdefault((str(small.path()),), small)
+    return list(found.values())
+
+
+def run(experiment: Experiment, folder: Path) -> None:
+    directory = RunDirectory(folder / experiment.path(), experiment)
+    for _ in directory.run(threads=1):
+        pass
+    assert directory.summary is not None and directory.summary["samples"] == 40
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_file_runs_on_synthetic_images(name: str, tmp_path: Path) -> None:
+    experiments = SweepFile.open(FILES[name]).experiments
+    cheap = min(experiments, key=lambda e: (bool(e.match), e.method != "earl"))
+    run(smoke(cheap), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", kinds(SMALL), ids=lambda e: str(e.path()))
+def test_every_kind_of_run_in_a_small_file_works(experiment: Experiment, tmp_path: Path) -> None:
+    run(experiment, tmp_path)
+
+
+# ---- the command
+
+
+def invoke(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["reproduce", *words])
+    return result.exit_code, result.stdout
+
+
+def test_the_command_lists_names_and_the_ledger(tmp_path: Path) -> None:
+    write_run(tmp_path, "er", 1, [0.5], dataset="cifar10", stream="gaussian")
+    code, text = invoke("--json")
+    assert code == 0 and set(json.loads(text)) == set(files())
+    code, text = invoke("--status", "--out", str(tmp_path), "--json")
+    lines = json.loads(text)
+    assert code == 0 and len(lines) == 626
+    (ours,) = (e for e in lines if e["ours"] and e["table"] == "main" and e["metric"] == "A_AUC")
+    assert ours["row"] == "ER" and ours["ours"]["mean"] == 50 and ours["ours"]["n"] == 1
+    assert ours["ours"]["std"] is None and ours["gap"] == pytest.approx(50 - 60.13)
+    code, text = invoke("main", "--status", "--out", str(tmp_path))
+    assert code == 0 and "60.13 ± 0.56" in text and "-10.13" in text and "not run" in text
+
+
+def test_a_dry_run_lists_the_runs_of_one_scale(tmp_path: Path) -> None:
+    code, text = invoke(
+        "ablation", "--scale", "small", "--dry-run", "--json", "--out", str(tmp_path)
+    )
+    runs = json.loads(text)["runs"]
+    assert code == 0 and len(runs) == len(SweepFile.open(FILES["ablation-small"]).experiments)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [("ablatoin",), ("mian", "--status")])
+def test_a_wrong_name_gets_a_suggestion(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, ["reproduce", *words])
+    assert result.exit_code and "did you mean" in str(result.exception)
+
+
+def test_no_method_is_missing_from_the_experiments() -> None:
+    used = {e.method for name in files() for e in SweepFile.open(FILES[name]).experiments}
+    assert set(METHODS.names()) - used <= {"smooth-replay"}  # others may register their own

@@ -1,0 +1,313 @@
+"""Sweeps as they happen: real processes that finish, fail, are killed, and go on."""
+
+import json
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from earl.cli import main
+from earl.durable import lock_directory
+from earl.engines import LocalEngine, LocalJob
+from earl.errors import EarlError, RunConflict
+from earl.experiment import Experiment
+from earl.rundirectory import RunDirectory
+from earl.sweep import LIVES, Status, in_use, survey, sweep
+from earl.sweepfile import SweepFile
+
+ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "LINES": "40", "NO_COLOR": "1"}
+GRID = """
+title = "A test"
+[[grid]]
+method = ["er", "earl"]
+dataset = "shapes"
+stream = ["disjoint", "gaussian"]
+seed = [1, 2, 3]
+"""
+
+
+def shapes(method: str = "er", **given: object) -> Experiment:
+    return Experiment(**({"method": method, "dataset": "shapes", "stream": "gaussian"} | given))  # type: ignore[arg-type]
+
+
+def alone(experiment: Experiment, out: Path) -> bytes:
+    """Carry out one run in this process, undisturbed; return its history."""
+    run = RunDirectory(out / experiment.path(), experiment)
+    for _ in run.run(device="cpu", threads=1):
+        pass
+    return history(run.path)
+
+
+def history(path: Path) -> bytes:
+    return (path / "history.jsonl").read_bytes()
+
+
+def histories(out: Path) -> dict[str, bytes]:
+    return {str(p.parent.relative_to(out)): p.read_bytes() for p in out.rglob("history.jsonl")}
+
+
+def start(*words: str, cwd: Path, **given: object) -> "subprocess.Popen[str]":
+    """Start `earl sweep` as a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "earl", "sweep", *words],
+        cwd=cwd,
+        env=ENV,
+        text=True,
+        start_new_session=True,
+        **({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | given),  # type: ignore[call-overload]
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    out, said = process.communicate(timeout=600)
+    return process.returncode, out, said
+
+
+def wait_for(happened: Callable[[], bool], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.02)
+
+
+def evaluations(out: Path) -> int:
+    return sum(text.count(b"\n") for text in histories(out).values())
+
+
+def nobody_works_in(out: Path) -> bool:
+    return not any(in_use(lock.parent) for lock in out.rglob("LOCK"))
+
+
+def lives(out: Path) -> int:
+    return sum(log.read_text().count("$ earl run") for log in out.rglob("log.txt"))
+
+
+def test_a_sweep_finishes_all_runs_and_a_second_one_does_nothing(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(GRID + "settings = {limit = 40}")
+    words = ["grid.toml", "--workers", "2", "--threads", "1"]
+    code, shown, said = finish(start(*words, cwd=tmp_path))
+    assert code == 0, said
+    assert said.count("running: ") == said.count("finished: ") == 12
+    assert "[12/12] finished: shapes,limit=40/" in said  # progress does not go to stdout
+    for name in ("disjoint/er", "disjoint/earl", "gaussian/er", "gaussian/earl"):
+        (row,) = (line.split() for line in shown.splitlines() if f"limit=40/{name} " in line)
+        assert row[-1] == "3"  # seeds
+    out = tmp_path / "runs"
+    for experiment in (
+        shapes(seed=3, settings={"limit": 40}),
+        shapes("earl", stream="disjoint", seed=2, settings={"limit": 40}),
+    ):
+        assert RunDirectory(out / experiment.path()).experiment == experiment
+        assert history(out / experiment.path()) == alone(experiment, tmp_path / "alone")
+
+    before = {p: p.stat().st_mtime_ns for p in out.rglob("*")}
+    assert lives(out) == 12
+    code, again, said = finish(start(*words, cwd=tmp_path))
+    assert (code, again) == (0, shown) and said.strip() == "A test: 12 of 12 runs finished"
+    assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == before
+
+
+def disturb(
+    words: Sequence[str], out: Path, blows: Sequence[str], rng: random.Random, latest: int
+) -> None:
+    """Strike each time after 1 to `latest` evaluations more; then let the sweep finish."""
+    for blow in blows:
+        process = start(*words, cwd=out.parent)
+        enough = evaluations(out) + rng.randint(1, latest)
+        while evaluations(out) < enough and process.poll() is None:
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, 0.3))
+        if blow == "term":
+            process.terminate()
+            code, _, said = finish(process)
+            assert code == 143 and "Go on with the same command: earl sweep grid.toml" in said
+        elif blow == "orphans":
+            process.kill()
+            finish(process)
+            wait_for(partial(nobody_works_in, out))
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+            finish(process)
+    code, _, said = finish(start(*words, cwd=out.parent))
+    assert code == 0, said
+
+
+def test_a_sweep_that_is_killed_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    """The whole group is killed; then the sweep alone, whose runs stop by themselves."""
+    (tmp_path / "grid.toml").write_text(
+        GRID.replace('["disjoint", "gaussian"]', '"gaussian"').replace("[1, 2, 3]", "4")
+        + "settings = {every = 5}"
+    )
+    words = ["grid.toml", "--workers", "2", "--threads", "1", "--snapshot-seconds", "0"]
+    disturb(words, tmp_path / "runs", ["group", "orphans"], random.Random(0), 20)
+    assert lives(tmp_path / "runs") > 2
+    for method in ("er", "earl"):
+        experiment = shapes(method, seed=4, settings={"every": 5})
+        found = history(tmp_path / "runs" / experiment.path())
+        assert found == alone(experiment, tmp_path / "alone")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_twelve_runs_killed_five_times_end_with_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(
+        GRID.replace("shapes", "digits") + "settings = {per_class = 12, every = 6}"
+    )
+    words = ["grid.toml", "--workers", "2", "--threads", "1", "--snapshot-seconds", "0.2"]
+    code, _, said = finish(start(*words, "--out", "whole", cwd=tmp_path))
+    assert code == 0, said
+    seed = random.SystemRandom().randrange(10**6)
+    disturb(words, tmp_path / "runs", ["group"] * 5 + ["term"], random.Random(seed), 35)
+    whole = histories(tmp_path / "whole")
+    assert len(whole) == 12 and lives(tmp_path / "runs") > 12
+    assert histories(tmp_path / "runs") == whole, f"with the kills of seed {seed}"
+
+
+class Watched(LocalEngine):
+    """A local engine whose processes can be reached."""
+
+    def start(self, words: Sequence[str], log: Path) -> LocalJob:
+        self.job = super().start(words, log)
+        return self.job
+
+
+def last(snapshots: Sequence[Sequence[Status]]) -> Sequence[Status]:
+    return snapshots[-1]
+
+
+def test_the_loss_of_a_process_is_survived(tmp_path: Path) -> None:
+    experiment, engine, killed = shapes(settings={"every": 5}), Watched(threads=1), False
+    for (run,) in sweep([experiment], tmp_path, engine=engine, snapshot_seconds=0):
+        if not killed and run.state == "running" and run.step >= 20:
+            killed = not engine.job.process.kill()
+    assert killed and run.state == "finished" and lives(tmp_path) == 2
+    assert history(run.path) == alone(experiment, tmp_path / "alone")
+
+
+def test_a_run_that_is_killed_before_it_comes_any_further_is_given_up(tmp_path: Path) -> None:
+    engine = Watched(threads=1)
+    for runs in sweep([shapes()], tmp_path, engine=engine):
+        engine.job.process.kill()
+        engine.job.process.wait()
+        (run,) = runs
+    assert run.state == "failed" and lives(tmp_path) == LIVES
+    assert "killed 4 times in a row by SIGKILL" in run.message and "memory" in run.message
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(
+        GRID.replace('"shapes"', '["cifar10", "shapes"]')
+        .replace('["er", "earl"]', '"er"')
+        .replace('["disjoint", "gaussian"]', '"gaussian"')
+        .replace("[1, 2, 3]", "1")
+    )
+    words = ["grid.toml", "--data-root", "nothing", "--threads", "1"]
+    code, shown, said = finish(start(*words, cwd=tmp_path))
+    assert code == 1 and "Traceback" not in said
+    assert "shapes/gaussian/er" in shown and "cifar10" not in shown
+    assert "1 of 2 runs failed:\n  runs/cifar10/gaussian/er/seed-1\n" in said
+    assert "[1/2] failed: cifar10/gaussian/er/seed-1: " in said
+    assert said.count(str(tmp_path / "nothing")) == 2  # where the data were looked for
+
+    runs = survey(SweepFile.open(tmp_path / "grid.toml").experiments, tmp_path / "runs")
+    assert [run.state for run in runs] == ["waiting", "finished"]  # the next sweep tries again
+
+
+def test_a_dry_run_lists_all_runs_and_runs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    alone(shapes(), tmp_path / "runs")
+    Path("grid.toml").write_text(GRID)
+    before = set(tmp_path.rglob("*"))
+    for words in ([], ["--json"]):
+        monkeypatch.setattr(sys, "argv", ["earl", "sweep", "grid.toml", "--dry-run", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+    assert set(tmp_path.rglob("*")) == before
+    shown, _, listed = capsys.readouterr().out.partition("{")
+    assert "finished          runs/shapes/gaussian/er/seed-1\n" in shown
+    assert shown.endswith("1 of 12 runs finished, 11 waiting\n")
+    runs = json.loads("{" + listed)["runs"]
+    assert [run["state"] for run in runs].count("waiting") == 11
+    command = "earl run --method er --dataset shapes --stream disjoint --seed 1"
+    assert runs[0]["command"] == command and runs[0]["directory"].endswith("disjoint/er/seed-1")
+
+
+def test_a_directory_in_use_is_waited_for(tmp_path: Path) -> None:
+    experiment = shapes()
+    path = tmp_path / experiment.path()
+    snapshots = sweep([experiment], tmp_path, engine=LocalEngine(threads=1))
+    with lock_directory(path):
+        (run,) = next(snapshots)
+        assert run.state == "in use" and "another process" in run.message
+        snapshots.close()
+        assert survey([experiment], tmp_path)[0].state == "in use"
+    alone(experiment, tmp_path)  # the other process finishes it
+    (run,) = last(list(sweep([experiment], tmp_path)))
+    assert run.state == "finished" and lives(tmp_path) == 0
+
+
+def test_what_is_not_this_run_or_cannot_be_written_is_one_failure(tmp_path: Path) -> None:
+    other = RunDirectory(tmp_path / shapes(seed=1).path(), shapes(seed=2))
+    next(moments := other.run(device="cpu", threads=1))
+    moments.close()
+    full = tmp_path / shapes(seed=3).path()
+    full.mkdir(parents=True)
+    (full / "log.txt").symlink_to("/dev/full")
+    one, two = last(
+        list(sweep([shapes(seed=1), shapes(seed=3)], tmp_path, engine=LocalEngine(threads=1)))
+    )
+    assert one.state == two.state == "failed"
+    assert "holds a run with seed = 2, not 1" in one.message
+    assert "No space left on device" in two.message
+
+
+def test_a_sweep_that_cannot_begin_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "runs"):
+        with pytest.raises(EarlError, match=r"cannot write to .*file.*choose another --out"):
+            next(sweep([shapes()], out))
+    long = [shapes(settings={"mean": "0" * 80 + end}) for end in "12"]
+    with pytest.raises(RunConflict, match="would both go to shapes"):
+        next(sweep(long, tmp_path))
+
+
+def test_ctrl_c_on_a_terminal_saves_every_run(tmp_path: Path) -> None:
+    """Typed into a pseudo-terminal, where it reaches the runs as well as the sweep."""
+    (tmp_path / "grid.toml").write_text(
+        GRID.replace("shapes", "digits").replace("[1, 2, 3]", "[1, 2]") + "settings = {every = 5}"
+    )
+    typist, terminal = pty.openpty()
+    process = start(
+        *("grid.toml", "--workers", "2", "--threads", "1"),
+        cwd=tmp_path,
+        stdin=terminal,
+        stdout=subprocess.DEVNULL,
+        stderr=terminal,
+        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # it controls the session
+    )
+    os.close(terminal)
+    shown, typed = b"", False
+    while True:
+        try:
+            shown += os.read(typist, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not typed and len(histories(tmp_path)) == 2 and all(histories(tmp_path).values()):
+            typed = bool(os.write(typist, b"\x03"))
+    os.close(typist)
+    assert process.wait() == 130
+    for words in (b"0 of 8 runs finished, 2 running, 6 waiting", b"seed 2", b"digits/disjoint/er"):
+        assert words in shown
+    assert b"every run is saved. Go on with the same command: earl sweep grid.toml" in shown
+    assert len(list(tmp_path.rglob("snap-*"))) == 2
