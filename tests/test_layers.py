@@ -50,9 +50,10 @@ LAYERS = [
         "runs",
     },
     {"report", "contract", "demo", "doctor", "progress", "datainfo", "export", "board"},
-    {"sweepfile", "engines", "sweep", "overview"},
+    {"sweepfile", "engines", "sweep", "overview", "bench"},
     {
         "cli",
+        "cli_bench",
         "cli_data",
         "cli_list",
         "cli_report",

@@ -104,18 +104,14 @@ def test_mappings_name_what_there_is_here_and_in_the_paper():
 
 
 def test_every_number_of_a_run_belongs_to_a_row():
-    """What no row is about is not a run: costs in the text, offline training, a learnable head."""
+    """What no row is about is not an online run: costs in the text, offline training."""
     named = {(table, row.name) for table, rows in ROWS.items() for row in rows}
     without = {(table, method) for table, _, _, method, _ in figures()} - named
     assert {table for table, _ in without} <= {
         "text_memory_budget",
         "text_rc_cost",
         "transform_effect",
-        "etf_forgetting",
-        "codebooknum_comp",
     }
-    assert ("etf_forgetting", "learnable classifier") in without
-    assert ("codebooknum_comp", "REMIND codebook_size=256") in without  # is codebooks=32
 
 
 def test_a_table_that_does_not_exist_gets_a_suggestion():

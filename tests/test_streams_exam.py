@@ -29,6 +29,9 @@ class Nostalgic:
     def costs(self):
         return {"updates": 0}
 
+    def parts(self):
+        return {}
+
 
 PAIRS = [(c, t) for c in range(3) for t in range(3)]
 TEST = split_of([c for c, _ in PAIRS for _ in range(2)], [t for _, t in PAIRS for _ in range(2)])

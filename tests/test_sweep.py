@@ -51,7 +51,8 @@ def history(path: Path) -> bytes:
 
 
 def histories(out: Path) -> dict[str, bytes]:
-    return {str(p.parent.relative_to(out)): p.read_bytes() for p in out.rglob("history.jsonl")}
+    folders = (Path(folder) for folder, _, names in os.walk(out) if "history.jsonl" in names)
+    return {str(p.relative_to(out)): (p / "history.jsonl").read_bytes() for p in folders}
 
 
 def start(*words: str, cwd: Path, **given: object) -> "subprocess.Popen[str]":

@@ -15,6 +15,7 @@ _WHERE = {
     "Evaluation": "earl.history",
     "Exam": "earl.run",
     "Experiment": "earl.experiment",
+    "FIGURES": "earl.catalogue",
     "Learner": "earl.learner",
     "METHODS": "earl.catalogue",
     "METRICS": "earl.catalogue",
@@ -36,7 +37,7 @@ _WHERE = {
 }
 
 if TYPE_CHECKING:
-    from earl.catalogue import DATASETS, METHODS, METRICS, PROBES, STREAMS
+    from earl.catalogue import DATASETS, FIGURES, METHODS, METRICS, PROBES, STREAMS
     from earl.contract import check_method
     from earl.datasets.dataset import Dataset, Split
     from earl.errors import EarlError
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DATASETS",
     "EARL",
+    "FIGURES",
     "METHODS",
     "METRICS",
     "PROBES",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from earl import cli_data, cli_list, cli_report, cli_reproduce, cli_stream, cli_sweep
+from earl import cli_bench, cli_data, cli_list, cli_report, cli_reproduce, cli_stream, cli_sweep
 from earl.cli_data import CacheRoot, DataRoot, Limit, PerClass, SkipBroken
 from earl.cli_report import TensorBoard, TensorBoardDir
 from earl.errors import DirectoryInUse, EarlError, InvalidSetting, SnapshotError
@@ -37,7 +37,9 @@ app.command()(cli_sweep.sweep)
 app.command()(cli_reproduce.reproduce)
 app.command()(cli_report.table)
 app.command()(cli_report.figure)
+app.command()(cli_report.report)
 app.command()(cli_report.export)
+app.command()(cli_bench.bench)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Where run directories go.")]
@@ -240,7 +242,8 @@ def print_results(runs: "list[RunDirectory]") -> None:
         table.add_column(name, justify="right")
     for r in results:
         cells = [f"{100 * r['metrics'][name]:.1f}" for name in metrics]
-        table.add_row(r["method"], *cells, f"{r['costs']['images']:,}", f"{r['seconds']:.0f}")
+        trained = r["costs"]["images"] + r["costs"].get("replayed", 0)
+        table.add_row(r["method"], *cells, f"{trained:,}", f"{r['seconds']:.0f}")
     Console(highlight=False).print(table)
 
 

@@ -1,4 +1,4 @@
-"""The commands `earl table`, `figure` and `export`: from run directories to what is printed."""
+"""The commands `earl table`, `figure`, `report` and `export`: from runs to what is printed."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -158,6 +158,56 @@ def figure(
         print_json({"figure": name, "runs": len(runs), "picture": str(path)})
     else:
         say(str(path))
+
+
+def report(
+    folders: Folders,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    metric: Annotated[
+        list[str] | None, typer.Option(help="A_AUC and A_last unless given; see: earl list metrics")
+    ] = None,
+    versus: Annotated[
+        str | None, typer.Option(help="Subtract this method, seed by seed, with a 95 % interval.")
+    ] = None,
+    beside_paper: Annotated[
+        bool, typer.Option("--beside-paper", help="Set the paper's numbers beside ours.")
+    ] = False,
+    paper_table: Annotated[
+        str | None, typer.Option(help="Which of the paper's tables; main unless given.")
+    ] = None,
+    where: Where = None,
+    title: Annotated[str, typer.Option(help="Stands at the top of the page.")] = "",
+    allow_mixed: Annotated[
+        bool, typer.Option("--allow-mixed", help="Do not refuse runs that cannot be compared.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write one page about runs: tables, curves, budgets, settings; it opens without a network."""
+    from earl.cli import print_json, say
+    from earl.cli_stream import keep_fonts, writable
+    from earl.runs import choose_runs, find_runs
+
+    keep_fonts()
+    from earl.report.page import write_page
+    from earl.report.tables import DEFAULT_METRICS
+
+    runs = choose_runs(find_runs(folders), where or [])
+    write_page(
+        writable(out),
+        runs,
+        metrics=metric or DEFAULT_METRICS,
+        title=title,
+        versus=versus,
+        paper=paper_table or ("main" if beside_paper else None),
+        allow_mixed=allow_mixed,
+    )
+    if as_json:
+        finished = sum(run.finished for run in runs)
+        print_json({"page": str(out), "runs": len(runs), "finished": finished})
+    else:
+        say(str(out))
 
 
 def export(

@@ -161,8 +161,8 @@ class Classes:
         if self.capacity is not None and len(self) + len(new) > self.capacity:
             raise ClassCapacityError(
                 f"class {new[self.capacity - len(self)]} is new, but all {self.capacity} "
-                "classifier vectors are taken; nothing was learned. Start with a larger d, which "
-                "gives d + 1 of them"
+                "classifier vectors are taken; nothing was learned. Start with more dimensions: d "
+                "of them give d + 1 vectors"
             )
 
     def index(self, y: Tensor) -> Tensor:

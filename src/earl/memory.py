@@ -73,7 +73,8 @@ class Memory:
 
     def take(self, rows: Tensor, *names: str) -> tuple[Tensor, ...]:
         """Return the named columns of the given rows."""
-        return tuple(self._columns[name][rows] for name in names)
+        # Rows are whole and on the CPU: `column[rows]` gives the same and takes eight times as long.
+        return tuple(self._columns[name].index_select(0, rows) for name in names)
 
     def update(self, rows: Tensor, **columns: Tensor) -> None:
         """Rewrite columns of stored rows."""
@@ -236,4 +237,4 @@ def draw_distinct(n: int, k: int, generator: Generator) -> Tensor:
     for top, guess in zip(range(n - k, n), guesses, strict=True):
         chosen[top if guess in chosen else guess] = None
     drawn = torch.tensor(list(chosen), dtype=torch.int64)
-    return drawn[torch.randperm(k, generator=generator)]
+    return drawn.index_select(0, torch.randperm(k, generator=generator))

@@ -49,11 +49,16 @@ class Work:
     def forwards(self) -> int:
         return self.counts["forwards"]
 
+    @property
+    def pending(self) -> int:
+        """FLOPs that belong to the next update."""
+        return self.flops - self._before
+
     def add(self, **passes: int) -> None:
         """Count one update, and the passes that it has taken."""
         self.count(**passes)
         self.updates += 1
-        self.last, self._before = self.flops - self._before, self.flops
+        self.last, self._before = self.pending, self.flops
 
     def count(self, **passes: int) -> None:
         """Count passes that belong to the next update."""

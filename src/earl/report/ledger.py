@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from earl.catalogue import METRICS
-from earl.report.reported import MATCHED, ROWS, Key, Reported, Row, figures, key_of, reported
+from earl.report.reported import MATCHED, ROWS, Key, Reported, Row, figures, fitting
 from earl.runs import Run
 from earl.statistics import Spread, spread
 
@@ -60,16 +60,14 @@ def ledger(runs: Iterable[Run]) -> list[Line]:
 
 def numbers_of(run: Run) -> Iterator[tuple[Key, float, bool]]:
     """Yield the places in the paper that a run speaks to, its values, and whether it is reduced."""
-    about = {"dataset": run.dataset, "stream": run.stream, "method": run.experiment.method}
+    about = (run.dataset, run.stream, run.experiment.method)
     matched = run.experiment.match == "flops" and run.experiment.to == "er"
     for table in ROWS:
         if matched != (table in MATCHED) or run.experiment.match == "bytes":
             continue
         for entry in METRICS:
-            found = reported(table, **about, settings=run.settings, metric=entry.name)
-            if found is not None:
-                key = key_of(table, run.dataset, run.stream, found[1], entry.name)
-                yield key, METRICS[entry.name](run.history), is_reduced(run, found[1])
+            for key, row in fitting(table, *about, run.settings, entry.name):
+                yield key, METRICS[entry.name](run.history), is_reduced(run, row)
     yield from turned(run)
 
 

@@ -16,7 +16,8 @@ from earl.runs import Run
 # A picture of equal runs has equal bytes: no dates. Fonts that journals accept go into a PDF.
 UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 GREY = "0.4"
-PER_INCH = 12.5  # letters of a legend
+PER_INCH = 14.5  # letters of a legend
+LINE = 0.195  # inches
 
 
 class Draw(Protocol):
@@ -63,18 +64,20 @@ def count_samples(axes: Axes, last: int) -> None:
 
 
 def legend_below(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Name each line once, below the panels, where nothing is drawn."""
+    """Name each line once, below the panels, on a sheet that grows by as much."""
     named: dict[str, Artist] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
     widest = max(map(len, named), default=0)
-    columns = max(1, int(figure.get_figwidth() * PER_INCH / (widest + 7)))
+    columns = min(len(named), max(1, int(figure.get_figwidth() * PER_INCH / (widest + 8))))
+    lines = -(-len(named) // columns)
+    figure.set_figheight(figure.get_figheight() + LINE * lines)  # it takes no room from them
     figure.legend(
         list(named.values()),
         list(named),
         loc="outside lower center",
-        ncols=min(columns, len(named)),
+        ncols=columns,
         frameon=False,
         fontsize=9,
     )

@@ -47,31 +47,39 @@ def cosine(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -
 
 def transforms(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw class 0, 10 000 samples after it appeared: one panel per negative transformation."""
-    having = recorded(runs, "cosines", "cosines")
-    preparing = [
-        run for run in having if "negative" in run.settings and run.settings["preparatory"]
-    ]
-    kinds = sorted({str(run.settings["negative"]) for run in preparing})
-    if len(kinds) < 2:
-        run = (preparing or having)[0]
-        other = next(name for name in NEGATIVES if name not in kinds)
-        raise DataNotFound(
-            "this figure needs runs with several negative transformations, and there is "
-            f"{kinds[0] if kinds else 'none'}; make more with, for example: "
-            f"{command(run, 'cosines', method='earl', negative=other)}"
-        )
-    _, groups = only(panels(preparing, allow_mixed=allow_mixed))
+    comparing = with_several_negatives(recorded(runs, "cosines", "cosines"))
+    _, groups = only(panels(comparing, allow_mixed=allow_mixed))
+    groups = sorted(groups, key=lambda g: (g.method, list(NEGATIVES).index(negative_of(g.one))))
+    alone = len({negative_of(group.one) for group in groups}) == len(groups)
     seed = common_seed(groups)
-    order = {name: place for place, name in enumerate(NEGATIVES)}
-    groups.sort(key=lambda group: (group.method, order[str(group.one.settings["negative"])]))
-    several = len({group.method for group in groups}) > 1 or len(groups) > len(kinds)
     shown = {
-        group.row if several else str(group.one.settings["negative"]): nearest(
-            group.runs.get(seed, group.one), OLD, LATE
-        )
+        negative_of(group.one) if alone else group.row: group.runs.get(seed, group.one)
         for group in groups
     }
-    return draw(shown, title)
+    return draw({name: nearest(run, OLD, LATE) for name, run in shown.items()}, title)
+
+
+def with_several_negatives(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs of methods that were run with more than one negative transformation."""
+    preparing = [run for run in runs if run.settings.get("preparatory", False)]
+    tried: dict[str, set[str]] = {}
+    for run in preparing:
+        tried.setdefault(run.experiment.method, set()).add(negative_of(run))
+    several = [run for run in preparing if len(tried[run.experiment.method]) > 1]
+    if not several:
+        example = (preparing or runs)[0]
+        done = tried.get(example.experiment.method, set())
+        other = next(name for name in NEGATIVES if name not in done)
+        raise DataNotFound(
+            "this figure needs runs of one method with several negative transformations, and there "
+            f"is {' or '.join(done) or 'no run with any'}; make more with, for example: "
+            f"{command(example, 'cosines', method='' if done else 'earl', negative=other)}"
+        )
+    return several
+
+
+def negative_of(run: Run) -> str:
+    return str(run.settings["negative"])
 
 
 def common_seed(groups: Sequence[Group]) -> int:

@@ -33,14 +33,14 @@ class Plan:
 
 def curves(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw the accuracy on the classes seen so far, and how many those are."""
-    plan = Plan(accuracy, "accuracy on classes seen so far, %", boundaries=False)
+    plan = Plan(accuracy, "accuracy on seen classes, %", boundaries=False)
     figure, of_column = draw(runs, plan, title, allow_mixed)
     for axes, groups in of_column:
         show_classes(axes, groups[0].one)
     if len(of_column) == 1:  # elsewhere a line has several values
         axes, groups = of_column[0]
         for line, group in zip(axes.get_lines(), groups, strict=True):
-            line.set_label(f"{line.get_label()}   A_AUC {area(group)} %")
+            line.set_label(f"{line.get_label()}, A_AUC {area(group)}")
     return with_legend(figure, of_column)
 
 
@@ -81,12 +81,14 @@ def draw(
     of_column = panels(runs, allow_mixed=allow_mixed, reading=plan.reading, probe=plan.probe)
     wide, count = min(2, len(of_column)), len(of_column)
     lines = -(-count // wide)
-    figure = sheet(6.4 if wide == 1 else 9.2, 4.2 if count == 1 else 0.7 + 3.0 * lines)
-    methods = {group.row: group.method for group in chain(*of_column.values())}
-    of_row = dict(zip(methods, looks(list(methods.values())), strict=True))
+    figure = sheet(6.4 if wide == 1 else 9.2, 3.6 if count == 1 else 0.2 + 2.9 * lines)
+    groups = list(chain(*of_column.values()))
+    methods = {group.row: group.method for group in groups}
+    look = dict(zip(methods, looks(list(methods.values())), strict=True))
+    of_row = {row: (name, look[row]) for row, name in names(groups).items()}
     axes = grid(figure, count, wide)
-    for panel, (column, groups) in zip(axes, of_column.items(), strict=True):
-        show(panel, groups, of_row, plan, column)
+    for panel, (column, several) in zip(axes, of_column.items(), strict=True):
+        show(panel, several, of_row, plan, column)
     if title and count == 1:
         axes[0].set_title(title, loc="left", fontsize=10)
     elif title:
@@ -95,12 +97,16 @@ def draw(
 
 
 def show(
-    axes: Axes, groups: Sequence[Group], of_row: dict[str, Look], plan: Plan, column: Column
+    axes: Axes,
+    groups: Sequence[Group],
+    of_row: dict[str, tuple[str, Look]],
+    plan: Plan,
+    column: Column,
 ) -> None:
     """Draw one panel: for each group the mean over seeds, and a band of one deviation around it."""
     last = 1
-    for place, (group, name) in enumerate(zip(groups, names(groups), strict=True)):
-        look, values = of_row[group.row], over_seeds(group, plan.read)
+    for place, group in enumerate(groups):
+        (name, look), values = of_row[group.row], over_seeds(group, plan.read)
         steps, means = list(values), [s.mean for s in values.values()]
         axes.plot(
             steps,

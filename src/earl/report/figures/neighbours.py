@@ -1,6 +1,7 @@
 """The figure of k: accuracy against the number of neighbours that correct a feature."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,29 +16,28 @@ from earl.report.groups import Group
 from earl.runs import Run
 from earl.statistics import spread
 
-METRICS: dict[str, tuple[Metric, str, str]] = {
-    "A_AUC": (a_auc, "-", "o"),
-    "A_last": (a_last, "--", "s"),
-}
+
+@dataclass(frozen=True)
+class Mark:
+    """How a metric is drawn; moved aside a little, or one bar would hide another."""
+
+    metric: Metric
+    dash: str
+    mark: str
+    aside: float
+
+
+MARKS = {"A_AUC": Mark(a_auc, "-", "o", 0.98), "A_last": Mark(a_last, "--", "s", 1.02)}
 
 
 def effect_of_k(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw A_AUC and A_last against k, with bars of one deviation over seeds."""
-    correcting = [
-        run for run in recorded(runs) if "k" in run.settings and run.settings["correction"]
-    ]
-    values = sorted({int(run.settings["k"]) for run in correcting})
-    if len(values) < 2:
-        found = f"k = {values[0]} only" if values else "no run of a method that has a k"
-        run = (correcting or recorded(runs))[0]
-        raise DataNotFound(
-            f"this figure needs runs with several values of k, and there is {found}; make more "
-            f"with, for example: {command(run, method='earl', k=5)}"
-        )
+    correcting = with_several_k(recorded(runs))
     of_column = panels(correcting, allow_mixed=allow_mixed)
+    values = sorted({int(run.settings["k"]) for run in correcting})
     wide = min(2, len(of_column))
     lines = -(-len(of_column) // wide)
-    figure = sheet(5.2 if wide == 1 else 9.2, 0.9 + 3.1 * lines)
+    figure = sheet(5.2 if wide == 1 else 9.2, 0.4 + 3.0 * lines)
     axes = grid(figure, len(of_column), wide)
     for panel, (column, groups) in zip(axes, of_column.items(), strict=True):
         show(panel, groups, values)
@@ -48,20 +48,35 @@ def effect_of_k(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = Fal
     return figure
 
 
+def with_several_k(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs that correct features, if there is more than one k among them."""
+    correcting = [run for run in runs if run.settings.get("correction", False)]
+    values = {int(run.settings["k"]) for run in correcting}
+    if len(values) < 2:
+        found = f"k = {min(values)} only" if values else "no run of a method that has one"
+        method = correcting[0].experiment.method if correcting else "earl"
+        other = command((correcting or runs)[0], method=method, k=25 if values == {5} else 5)
+        raise DataNotFound(
+            f"this figure needs runs with several values of k, and there is {found}; make more "
+            f"with, for example: {other}"
+        )
+    return correcting
+
+
 def show(axes: Axes, groups: Sequence[Group], values: Sequence[int]) -> None:
     """Draw a line for each metric and each method; all but k tells methods apart."""
     by_name: dict[str, list[Group]] = {}
     for group in sorted(groups, key=k_of):
         by_name.setdefault(without_k(group.row), []).append(group)
     for name, several in by_name.items():
-        for metric, (measure, dash, mark) in METRICS.items():
-            spreads = [spread(percent(group, measure)) for group in several]
+        for metric, mark in MARKS.items():
+            spreads = [spread(percent(group, mark.metric)) for group in several]
             axes.errorbar(
-                [k_of(group) for group in several],
+                [mark.aside * k_of(group) for group in several],
                 [s.mean for s in spreads],
                 yerr=[s.std or 0.0 for s in spreads],
-                linestyle=dash,
-                marker=mark,
+                linestyle=mark.dash,
+                marker=mark.mark,
                 markersize=5,
                 capsize=3,
                 color=colour_of(several[0].method),
@@ -82,5 +97,5 @@ def without_k(row: str) -> str:
     return ", ".join(part for part in row.split(", ") if not part.startswith("k="))
 
 
-def percent(group: Group, measure: Metric) -> list[float]:
-    return [100 * measure(run.history) for run in group.runs.values()]
+def percent(group: Group, metric: Metric) -> list[float]:
+    return [100 * metric(run.history) for run in group.runs.values()]

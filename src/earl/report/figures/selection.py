@@ -1,7 +1,7 @@
 """Which runs a figure shows: those that have ended and have recorded what it needs."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from earl.errors import DataNotFound, MixedRuns
@@ -77,8 +77,11 @@ def command(run: Run, probe: str = "", *, method: str = "", **settings: Value) -
     return shlex.join(["earl", *experiment.command()])
 
 
-def names(groups: Sequence[Group]) -> list[str]:
-    """Return the names of groups, with the number of seeds in brackets unless all have one."""
-    if all(len(group.runs) == 1 for group in groups):
-        return [group.row for group in groups]
-    return [f"{group.row} ({len(group.runs)})" for group in groups]
+def names(groups: Iterable[Group]) -> dict[str, str]:
+    """Return what to call each row, with the number of seeds in brackets unless all have one."""
+    seeds: dict[str, set[int]] = {}
+    for group in groups:
+        seeds.setdefault(group.row, set()).add(len(group.runs))
+    if all(counts == {1} for counts in seeds.values()):
+        return {row: row for row in seeds}
+    return {row: f"{row} ({'/'.join(map(str, sorted(n)))})" for row, n in seeds.items()}

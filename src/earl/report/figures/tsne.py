@@ -48,7 +48,7 @@ def tsne(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> 
     """Draw each method twice: soon after the newest of the first four classes came, and later."""
     of_column = panels(runs, allow_mixed=allow_mixed, reading="features", probe="features")
     groups = [group for several in of_column.values() for group in several]
-    figure = sheet(6.4, 0.7 + 3.0 * len(groups), title)
+    figure = sheet(6.4, 0.3 + 3.0 * len(groups), title)
     axes = grid(figure, 2 * len(groups), 2)
     for number, group in enumerate(groups):
         name = f"{group.row} on {group.column}" if len(of_column) > 1 else group.row
@@ -61,12 +61,16 @@ def tsne(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> 
 
 
 def early_and_late(run: Run) -> tuple[Cloud, Cloud]:
-    """Return the features recorded nearest to 100 and to 10 000 samples after the newest class."""
+    """Return the features recorded nearest to 100 and to 10 000 samples after the newest class.
+
+    Where less than 1 000 samples follow, a tenth of them stands for the 100.
+    """
     clouds = [Cloud.of(e) for e in run.history if "features" in e.extra]
     most = max(len(set(cloud.classes)) for cloud in clouds)
     full = [cloud for cloud in clouds if len(set(cloud.classes)) == most]
-    early = min(full, key=lambda cloud: (abs(cloud.age - EARLY), cloud.age))
     late = min(full, key=lambda cloud: (abs(cloud.age - LATE), cloud.age))
+    soon = min(EARLY, late.age // 10)
+    early = min(full, key=lambda cloud: (abs(cloud.age - soon), cloud.age))
     if early.age == late.age:
         raise DataNotFound(
             f"{run.path} has recorded features only once since class {most - 1} appeared; record "

@@ -1,0 +1,1 @@
+"""The benchmark: what learning and asking cost beside the bare network, measured by turns."""

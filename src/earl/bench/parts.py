@@ -1,0 +1,190 @@
+"""Rows about the parts: augmentation, exam, residual correction, memory, bytes, and the peak."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from earl.bench.figures import Figure, ratio_figure
+from earl.bench.subjects import CIFAR, CLASSES, arrivals, bare_step, midway, network_of, on
+from earl.bench.timing import Effort, Thing, take_turns
+from earl.datasets.dataset import Split
+from earl.learner import Learner
+from earl.matching import noise_learner, random_images
+from earl.memory import Memory, greedy_balanced
+from earl.methods.earl import EARL
+from earl.networks import evaluating
+from earl.randomness import Randomness
+from earl.run import Exam
+
+REPEATS = 200  # of what takes microseconds
+
+
+def augment(effort: Effort) -> Iterator[Figure]:
+    """Time the augmentation of a batch beside the bare step of ResNet-18."""
+    learner = noise_learner(on("cifar10"), CIFAR, 1)
+    setting, randomness = learner.setting, Randomness(0)
+    x, _ = random_images(setting.image_shape, CLASSES, setting.batch_size)
+
+    def batches() -> float:
+        for t in range(10):
+            setting.augment(x, randomness.at(t, "augment"))
+        return 10
+
+    times = take_turns({"augment": batches, "bare": bare_step(learner)}, effort)
+    yield ratio_figure("B = 16 ÷ bare step, ResNet-18", times, "augment", "bare", target=0.02)
+
+
+def exam(effort: Effort) -> Iterator[Figure]:
+    """Time the exam beside a forward pass of the same images, ready, in one big batch."""
+    cases = {16: 200} if effort.quick else {16: 1000, 64: 250}
+    for width, n in cases.items():
+        learner = midway(on("cifar10", width=width))
+        x, y = random_images(CIFAR, CLASSES, n)
+        test, asked = Exam(Split(x, y)), torch.arange(n)
+
+        def grade(test: Exam = test, learner: Learner = learner, asked: Tensor = asked) -> float:
+            test.grade(learner, asked)
+            return 1
+
+        times = take_turns({"exam": grade, "forward": forward(network_of(learner), x)}, effort)
+        case = f"exam ÷ forward, {n:,} images, width {width}"
+        yield ratio_figure(case, times, "exam", "forward", target=1.10)
+
+
+def forward(network: nn.Module, x: Tensor) -> Thing:
+    """Return a forward pass of raw images x (B, C, H, W) that were made ready beforehand."""
+    ready = (x / 255).to(memory_format=torch.channels_last)
+
+    def run() -> float:
+        with evaluating(network), torch.inference_mode():
+            network(ready)
+        return 1
+
+    return run
+
+
+def correction(effort: Effort) -> Iterator[Figure]:
+    """Time answers with residual correction beside answers without: N = 2 000 pairs, k = 15."""
+    shape, classes = (3, 224, 224), 200
+    learner = noise_learner(on("imagenet-200", d=4096, k=15), shape, 1)
+    assert isinstance(learner, EARL)
+    y = learner.classes.index(torch.arange(classes)).repeat_interleave(10)
+    features = torch.randn(len(y), 4096, generator=Randomness(0).at(0, "features"))
+    learner.residuals.extend(classes)
+    learner.residuals.push(F.normalize(features, dim=1), y)
+    for batch in (1,) if effort.quick else (1, 64):
+        x, _ = random_images(shape, 1, batch)
+        things = {"with": asking(learner, x, True), "without": asking(learner, x, False)}
+        times = take_turns(things, effort)
+        case = f"ResNet-18, 224 px, batch {batch}"
+        yield ratio_figure(case, times, "with", "without", target=1.02)
+
+
+def asking(learner: EARL, x: Tensor, correction: bool) -> Thing:
+    """Return what asks a learner about the images x, with residual correction or without."""
+
+    def ask() -> float:
+        learner.correction = correction
+        learner.predict(x)
+        return 1
+
+    return ask
+
+
+def memory(effort: Effort) -> Iterator[Figure]:
+    """Time an insert and a draw of 16 in small and large memories, of few and many classes."""
+    sizes = [(1000, 10), (1000, 1000), (100_000, 10), (100_000, 1000)]
+    named = {f"{n:,} images, {c:,} classes": remembering(n, c) for n, c in sizes}
+    times = take_turns(named, effort)
+    for case in named:
+        yield Figure(case=case, value=1e6 * times.median(case), unit="µs", target=50.0)
+    first, *_, last = named
+    yield ratio_figure("largest ÷ smallest", times, last, first, target=1.2, show=False)
+
+
+def remembering(n: int, classes: int) -> Thing:
+    """Return what inserts into a full memory of n CIFAR images and draws 16, many times over."""
+    store, randomness = Memory(n, greedy_balanced), Randomness(0)
+    y = torch.arange(n) % classes
+    counts = torch.bincount(y)
+    store.load_state_dict(
+        {
+            "columns": {"x": torch.zeros(n, *CIFAR, dtype=torch.uint8), "y": y},
+            "rows": y.argsort(stable=True),
+            "counts": counts,
+            "seen_of": counts,
+            "seen": n,
+        }
+    )
+    x_new, y_new = random_images(CIFAR, 1, 1)
+
+    def insert_and_draw() -> float:
+        for t in range(REPEATS):
+            store.add(randomness.at(store.seen, "insert"), x=x_new, y=y_new + t % classes)
+            store.sample(16, "x", "y", generator=randomness.at(t, "draw"))
+        return REPEATS
+
+    return insert_and_draw
+
+
+def held(effort: Effort) -> Iterator[Figure]:
+    """Weigh the ETF and the residual store of 100 classes, and the largest tensor ever made."""
+    d, classes = 4096, 100
+    experiment = on("shapes", d=d, hidden=64)
+    learner = noise_learner(experiment, (3, 8, 8), classes)
+    assert isinstance(learner, EARL) and learner.prepare is not None
+    coming = arrivals(learner, classes)
+    with LargestTensor() as seen:
+        for _ in range(classes):
+            learner.observe(*next(coming))
+        learner.predict(next(coming)[0])
+        learner.frame.back(learner.prepare.m.flatten())  # every vector that may be a target
+    size = (learner.frame.nbytes() + learner.residuals.nbytes()) / 1e6
+    yield Figure(case="ETF + residuals, 100 classes, d = 4096", value=size, unit="MB", target=25.0)
+    yield Figure(case="largest tensor ÷ (d × K)", value=seen.numbers / (d * (d + 1)), target=0.5)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Context that notes the size of the largest tensor that an operation gives."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for value in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(value, Tensor):
+                self.numbers = max(self.numbers, value.untyped_storage().nbytes() // 4)
+        return out
+
+
+def peak(effort: Effort) -> Iterator[Figure]:
+    """Compare the pace of the bare step with that of a large matrix product, in FLOPs a second."""
+    n = 1024
+    a, b = torch.randn(2, n, n, generator=Randomness(0).at(0, "matrices"))
+
+    def multiply() -> float:
+        for _ in range(5):
+            a @ b
+        return 5 * 2 * n**3
+
+    for width in (16,) if effort.quick else (16, 64):
+        learner = noise_learner(on("cifar10", width=width), CIFAR, 1)
+        bare, flops = bare_step(learner), learner.setting.batch_size * learner.work.price("images")
+        things: dict[str, Thing] = {
+            "product": multiply,
+            "bare": lambda bare=bare, flops=flops: bare() * flops,  # type: ignore[misc]
+        }
+        times = take_turns(things, effort)
+        pace = 1e-9 / times.median("product")
+        ratio = times.ratio("product", "bare")
+        yield Figure(
+            case=f"bare step, width {width} ÷ matrix product ({pace:.0f} GFLOP/s)",
+            value=ratio.value,
+            spread=(ratio.low, ratio.high),
+        )

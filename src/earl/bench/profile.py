@@ -1,0 +1,86 @@
+"""The profile of a step: the share of its time that each part takes."""
+
+import cProfile
+import pstats
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from earl.bench.subjects import CIFAR, midway, observing, on, tiny_earl
+from earl.learner import Learner
+
+Function = tuple[str, int, str]  # file, line and name
+
+# What a step is made of: the name of a function and the file it is in, from the step's beginning.
+PARTS: Mapping[str, tuple[str, str]] = {
+    "check": ("learner.py", "check"),
+    "insert": ("memory.py", "add"),
+    "draw": ("memory.py", "sample"),
+    "augment": ("earl.py", "_augment"),
+    "prepare": ("earl.py", "_preparatory"),
+    "forward": ("networks.py", "train_forward"),
+    "loss": ("etf.py", "dot_regression"),
+    "backward": ("_tensor.py", "backward"),
+    "Adam": ("adam.py", "step"),
+    "zero grad": ("optimizer.py", "zero_grad"),
+    "residuals": ("residuals.py", "push"),
+    "count": ("work.py", "add"),
+}
+NESTED = ("earl.py", "_augment"), ("preparatory.py", "make")  # augmentation that `prepare` holds
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Milliseconds of a step by part; `rest` is what no part accounts for."""
+
+    case: str
+    parts: Mapping[str, float]
+
+    @property
+    def total(self) -> float:
+        return sum(self.parts.values())
+
+
+def profiles(steps: int = 30) -> list[Profile]:
+    """Return the profile of EARL's step with a large, a small and a tiny network."""
+    return [
+        profile("ResNet-18", midway(on("cifar10")), max(3, steps // 10)),
+        profile("width 16", midway(on("cifar10", width=16)), steps),
+        profile("tiny", tiny_earl(on("cifar10"), CIFAR), 10 * steps),
+    ]
+
+
+def profile(case: str, learner: Learner, steps: int) -> Profile:
+    """Return where the time of some steps goes; watching makes everything a little slower."""
+    observing(learner, 5)()
+    watch = cProfile.Profile()
+    observe = observing(learner, steps)
+    watch.runcall(observe)
+    stats = pstats.Stats(watch)
+    whole = cumulative(stats, "earl.py", "observe")
+    parts = {name: cumulative(stats, *where) for name, where in PARTS.items()}
+    parts["augment"] -= cumulative(stats, *NESTED[0], caller=NESTED[1])
+    parts["rest"] = whole - sum(parts.values())
+    return Profile(case, {name: 1e3 * seconds / steps for name, seconds in parts.items()})
+
+
+def cumulative(
+    stats: pstats.Stats, file: str, name: str, caller: tuple[str, str] | None = None
+) -> float:
+    """Return the seconds in a function and all it calls; of one caller's calls only, if given."""
+    total = 0.0
+    for (path, _, function), (*_, seconds, callers) in entries(stats).items():
+        if function != name or not path.endswith(f"/{file}"):
+            continue
+        if caller is None:
+            total += seconds
+            continue
+        for (path_, _, function_), (*_, part) in callers.items():
+            if function_ == caller[1] and path_.endswith(f"/{caller[0]}"):
+                total += part
+    return total
+
+
+def entries(stats: pstats.Stats) -> "dict[Function, tuple[Any, ...]]":
+    """Return what pstats keeps of every function; its seconds and callers come last."""
+    return stats.stats  # type: ignore[attr-defined,no-any-return]

@@ -1,0 +1,133 @@
+"""Rows about what comes before learning: preparing data, and starting the command line."""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from io import BytesIO
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from earl.bench.figures import Figure, ratio_figure
+from earl.bench.timing import Effort, Thing, take_turns
+from earl.datasets.cifar import cifar10
+from earl.datasets.source import Source
+from earl.places import workers
+
+PICTURES = 2000  # different ones
+NAMES = [f"class {n}" for n in range(10)]
+
+
+def data(effort: Effort) -> Iterator[Figure]:
+    """Time the preparation of CIFAR-10 from parquet beside Pillow's bare decoding of its bytes.
+
+    Without pyarrow there is nothing to measure.
+    """
+    if find_spec("pyarrow") is None:
+        return
+    pictures = [picture(n) for n in range(PICTURES)]
+    n = 20_000 if effort.quick else 60_000
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for split, images in {"train": n * 5 // 6, "test": n - n * 5 // 6}.items():
+            write_parquet(root / "cifar10" / f"{split}-00000-of-00001.parquet", pictures, images)
+        few = Effort(seconds=0, turns=2 if effort.quick else 3)
+        things = {"bare": decoding(pictures), "prepare": preparing(root, n)}
+        times = take_turns(things, few, clock=time.perf_counter)
+    cores = workers()
+    bare, prepare = times.median("bare"), times.median("prepare")
+    yield Figure(
+        case=f"{n:,} JPEGs ÷ Pillow × {cores} cores",
+        value=bare / prepare / cores,
+        target=0.8,
+        at_least=True,
+        times={"prepare an image": 1e3 * prepare, "bare": 1e3 * bare},
+    )
+
+
+def picture(n: int) -> bytes:
+    """Return a JPEG of 32 pixels: a colour gradient under noise, which takes as long as a photo."""
+    noise = np.random.default_rng(n).integers(0, 64, (32, 32, 3))
+    ramp = np.tile(np.linspace(0, 190, 32), (32, 1))
+    pixels = noise + np.stack([ramp, ramp.T, np.full((32, 32), n % 190)], axis=2)
+    file = BytesIO()
+    Image.fromarray(pixels.astype(np.uint8)).save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+def write_parquet(path: Path, pictures: list[bytes], images: int) -> None:
+    """Write images and labels as Hugging Face does; the pictures come again and again."""
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    path.parent.mkdir(exist_ok=True)
+    rows = [{"bytes": pictures[n % len(pictures)], "path": f"{n}.jpg"} for n in range(images)]
+    labels = [n % len(NAMES) for n in range(images)]
+    write_table(pa.table({"img": rows, "label": labels}), path, row_group_size=1000)
+
+
+def decoding(pictures: list[bytes]) -> Thing:
+    """Return what decodes pictures with Pillow and does nothing else, on one core."""
+
+    def decode() -> float:
+        for data in pictures:
+            with Image.open(BytesIO(data)) as image:
+                image.load()
+        return len(pictures)
+
+    return decode
+
+
+def preparing(root: Path, images: int) -> Thing:
+    """Return what prepares the data set from nothing, by the real loader."""
+    fresh = count()
+
+    def prepare() -> float:
+        cifar10(Source(root=root, cache=root / f"decoded-{next(fresh)}", workers=workers()))
+        return images
+
+    return prepare
+
+
+def start(effort: Effort) -> Iterator[Figure]:
+    """Time processes that print the help and the list beside one that does nothing."""
+    python = [sys.executable, "-c", "pass"]
+    commands = {"earl --help": ["--help"], "earl list": ["list"]}
+    things = {name: running([*COMMAND, *words]) for name, words in commands.items()}
+    things["python -c pass"] = running(python)
+    times = take_turns(things, effort, clock=time.perf_counter)
+    for name in commands:
+        yield ratio_figure(f"{name} ÷ python -c pass", times, name, "python -c pass", target=12.0)
+    heavy = sum(imports_torch(words) for words in commands.values())
+    yield Figure(case="commands of these that import torch", value=heavy, unit="", target=0)
+
+
+COMMAND = [sys.executable, "-c", "from earl.cli import main; main()"]
+WATCHED = "\n".join(
+    (
+        "import atexit, os, sys",
+        "atexit.register(lambda: os._exit('torch' in sys.modules))",
+        "from earl.cli import main",
+        "main()",
+    )
+)
+
+
+def running(command: list[str]) -> Thing:
+    """Return what runs a process to its end."""
+
+    def run() -> float:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return 1
+
+    return run
+
+
+def imports_torch(words: list[str]) -> bool:
+    command = [sys.executable, "-c", WATCHED, *words]
+    return bool(subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode)

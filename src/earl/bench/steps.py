@@ -1,0 +1,122 @@
+"""Rows about the training step: EARL's and other methods' beside the bare one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from earl.bench.figures import Figure, ratio_figure
+from earl.bench.subjects import (
+    CIFAR,
+    bare_step,
+    midway,
+    observing,
+    on,
+    tiny_earl,
+    updating,
+)
+from earl.bench.timing import Effort, Times, take_turns
+from earl.catalogue import METHOD_FACTS
+from earl.learner import Learner
+from earl.recipes import Value
+
+FAMILY = ("earl", "vanilla-etf", "earl-no-rc", "earl-no-pdt", "earl-learnable")
+QUICKLY = ("er", "scr")  # the methods of a quick run
+STREAM = 200_000  # samples
+SAMPLES = 50  # of a turn where a step takes next to no time
+
+
+def step(effort: Effort) -> Iterator[Figure]:
+    """Time EARL's step with the paper's network, ResNet-18, and CIFAR-10's settings."""
+    times = beside_bare(midway(on("cifar10")), effort)
+    yield ratio_figure("ResNet-18, 32 px, B = 16", times, "observe", "bare", target=1.05)
+
+
+def small(effort: Effort) -> Iterator[Figure]:
+    """Time EARL's step with the small networks that are used on CPUs."""
+    for width in (16,) if effort.quick else (16, 20):
+        times = beside_bare(midway(on("cifar10", width=width)), effort)
+        case = f"width {width}, 32 px, B = 16"
+        yield ratio_figure(case, times, "observe", "bare", target=1.15)
+    times = beside_bare(midway(on("digits"), (1, 16, 16)), effort, samples=10)
+    yield ratio_figure("digits, 16 px, B = 16", times, "observe", "bare", target=1.3)
+
+
+def tiny(effort: Effort) -> Iterator[Figure]:
+    """Time what EARL's step costs beyond a network that costs next to nothing."""
+    learner = tiny_earl(on("cifar10"), CIFAR)
+    observing(learner, learner.setting.memory_size)()
+    times = beside_bare(learner, effort, samples=10)
+    observe, bare = times.median("observe"), times.median("bare")
+    milliseconds = {"observe": 1e3 * observe, "bare": 1e3 * bare}
+    yield Figure(
+        case="observe − bare",
+        value=1e3 * (observe - bare),
+        unit="ms",
+        target=4.0,
+        times=milliseconds,
+    )
+    yield Figure(case="(observe − bare) ÷ bare", value=(observe - bare) / bare, target=3.0)
+
+
+def beside_bare(learner: Learner, effort: Effort, samples: int = 1) -> Times:
+    """Time `observe` and the bare step of the same network by turns."""
+    bare = bare_step(learner)
+
+    def bare_steps() -> float:
+        return sum(bare() for _ in range(samples))
+
+    return take_turns({"observe": observing(learner, samples), "bare": bare_steps}, effort)
+
+
+def methods(effort: Effort) -> Iterator[Figure]:
+    """Time the updates of other methods beside what their FLOPs would cost at the bare pace."""
+    settings: dict[str, Value] = {"width": 16, "iterations": 0.25}  # a few updates per block
+    er = midway(on("cifar10", "er", **settings))
+    bare, flops = bare_step(er), er.setting.batch_size * er.work.price("images")
+    for name in QUICKLY if effort.quick else METHOD_FACTS:
+        if name in FAMILY:
+            continue
+        update = updating(midway(on("cifar10", name, **settings)))
+        times = take_turns({name: update, "bare": lambda: bare() * flops}, effort)
+        yield ratio_figure(name, times, name, "bare", target=1.15, show=False)
+
+
+def classes(effort: Effort) -> Iterator[Figure]:
+    """Time EARL's step with 1 000 classes beside that with 10."""
+    experiment = on("cifar10", d=4096, width=16, memory_size=1000)
+    things = {
+        f"{n} classes": observing(midway(experiment, CIFAR, n, samples=1000), classes=n)
+        for n in (10, 1000)
+    }
+    times = take_turns(things, effort)
+    case = "1 000 classes ÷ 10, d = 4096, width 16"
+    yield ratio_figure(case, times, "1000 classes", "10 classes", target=1.05)
+
+
+def stream(effort: Effort) -> Iterator[Figure]:
+    """Time the end of a long stream beside its beginning, and see what memory has grown.
+
+    One in ten samples is trained on. Begin and end would not meet on the clock, so a second learner
+    has lived through the first hundredth only and takes turns with the one that has seen it all.
+    """
+    total = STREAM // 40 if effort.quick else STREAM
+    young, old = (tiny_earl(on("shapes", iterations=0.1), (3, 8, 8)) for _ in range(2))
+    for learner in (young, old):
+        observing(learner, total // 100)()
+    before = resident()
+    observing(old, total - total // 100)()
+    grown = resident() - before
+    things = {"last": observing(old, SAMPLES), "first": observing(young, SAMPLES)}
+    times = take_turns(things, effort)
+    yield ratio_figure(f"last ÷ first 1 % of {total:,}", times, "last", "first", target=1.05)
+    if before:
+        yield Figure(case="resident memory", value=grown / 1e6, unit="MB", target=10.0)
+
+
+def resident() -> int:
+    """Return the bytes that this process has in memory; 0 where the system does not say."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        return 0
+    from resource import getpagesize
+
+    return int(statm.read_text(encoding="ascii").split()[1]) * getpagesize()

@@ -1,0 +1,113 @@
+"""Subjects: learners as runs have them, fed with noise, and the bare step beside them."""
+
+import copy
+from collections.abc import Iterator
+from itertools import cycle
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from earl.bench.timing import Thing
+from earl.catalogue import METHODS
+from earl.experiment import Experiment
+from earl.learner import Learner, adam
+from earl.matching import fed, noise_learner, random_images
+from earl.networks import build
+from earl.randomness import Randomness
+from earl.recipes import Value
+
+CIFAR = (3, 32, 32)
+CLASSES = 10
+MEMORY_FULL = 600  # samples, more than the memory of CIFAR-10's recipe holds
+SAMPLES = 64  # different images that arrive
+
+
+def on(dataset: str, method: str = "earl", **settings: Value) -> Experiment:
+    """Return an experiment with a data set's recipe; its images are never needed."""
+    return Experiment(method=method, dataset=dataset, stream="disjoint", settings=settings)
+
+
+def midway(
+    experiment: Experiment,
+    shape: tuple[int, int, int] = CIFAR,
+    classes: int = CLASSES,
+    samples: int = MEMORY_FULL,
+) -> Learner:
+    """Return a learner in the middle of a stream: classes and a task seen, the memory full."""
+    return fed(experiment, shape, classes, tasks=2, at_least=samples)
+
+
+def tiny_earl(experiment: Experiment, shape: tuple[int, int, int]) -> Learner:
+    """Return EARL on two convolutions: next to nothing but what the method itself costs."""
+    setting = noise_learner(experiment, shape, SAMPLES).setting
+    backbone = build(lambda: two_convolutions(shape[0]), Randomness(1).at(0, "backbone"))
+    return METHODS["earl"](backbone, setting, d=64, hidden=64)
+
+
+def two_convolutions(channels: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 3, 2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, 2, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    )
+
+
+def arrivals(learner: Learner, classes: int = CLASSES) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield samples of noise one by one, without end, in mixed order."""
+    x, y = random_images(learner.setting.image_shape, classes, max(SAMPLES, classes))
+    order = torch.randperm(len(y), generator=Randomness(0).at(0, "order"))
+    return cycle(zip(x[order].split(1), y[order].split(1), strict=True))
+
+
+def network_of(learner: Learner) -> nn.Module:
+    network = learner.parts()["network"]
+    assert isinstance(network, nn.Module)
+    return network
+
+
+def observing(learner: Learner, samples: int = 1, classes: int = CLASSES) -> Thing:
+    """Return what lets a learner observe some samples, and tells how many."""
+    coming = arrivals(learner, classes)
+
+    def observe() -> float:
+        for _ in range(samples):
+            learner.observe(*next(coming))
+        return samples
+
+    return observe
+
+
+def updating(learner: Learner) -> Thing:
+    """Return what lets a learner observe until it has trained, and tells the FLOPs of that."""
+    coming = arrivals(learner)
+
+    def observe() -> float:
+        updates, flops = learner.work.updates, learner.work.flops
+        while learner.work.updates == updates:  # methods that wait train on a block at once
+            learner.observe(*next(coming))
+        return learner.work.flops - flops
+
+    return observe
+
+
+def bare_step(learner: Learner) -> Thing:
+    """Return the bare step: forward, backward, fused Adam of a learner's network, a ready batch."""
+    network = copy.deepcopy(network_of(learner)).train()
+    optimizer = adam(network.parameters(), learner.setting.lr)
+    generator = Randomness(0).at(0, "batch")
+    x = torch.randn(learner.setting.batch_size, *learner.setting.image_shape, generator=generator)
+    x = x.to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        target = torch.randn(network(x).shape, generator=generator)
+
+    def step() -> float:
+        optimizer.zero_grad()
+        F.mse_loss(network(x), target).backward()
+        optimizer.step()
+        return 1
+
+    return step

@@ -1,0 +1,76 @@
+"""Timing by turns: things are measured side by side, so that a busy machine slows all alike."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+Clock = Callable[[], float]
+Thing = Callable[[], float]
+"""Does some work and returns how much it was: calls, updates, FLOPs."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure: turns until `seconds` have passed, and at least `turns` of them."""
+
+    seconds: float
+    turns: int
+    quick: bool = False
+
+
+FULL = Effort(seconds=20.0, turns=7)
+QUICK = Effort(seconds=1.0, turns=3, quick=True)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times longer one thing took: the ratio of medians, the quartiles over the turns."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds per unit of work of each thing, turn by turn."""
+
+    seconds: Mapping[str, list[float]]
+
+    def median(self, name: str) -> float:
+        return median(self.seconds[name])
+
+    def ratio(self, name: str, beside: str) -> Ratio:
+        pairs = zip(self.seconds[name], self.seconds[beside], strict=True)
+        turns = [a / b for a, b in pairs]
+        value = self.median(name) / self.median(beside)
+        if len(turns) < 2:
+            return Ratio(value, turns[0], turns[0])
+        low, _, high = quantiles(turns, n=4, method="inclusive")
+        return Ratio(value, low, high)
+
+
+def take_turns(
+    things: Mapping[str, Thing],
+    effort: Effort,
+    *,
+    clock: Clock = time.process_time,
+    wall: Clock = time.monotonic,
+) -> Times:
+    """Time every thing once a turn, forwards and backwards alternately, after one turn untimed.
+
+    The clock counts the time of this process alone, so that others on the machine matter little;
+    something that waits, or works in other processes, needs `time.perf_counter`.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in things}
+    for thing in things.values():
+        thing()
+    start, turn = wall(), 0
+    while turn < effort.turns or wall() - start < effort.seconds:
+        for name in things if turn % 2 == 0 else reversed(list(things)):
+            before = clock()
+            done = things[name]()
+            seconds[name].append((clock() - before) / done)
+        turn += 1
+    return Times(seconds)

@@ -1,0 +1,171 @@
+"""Probes: what they say is what one finds by hand, and they leave the learner as it was."""
+
+import json
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from earl.catalogue import METHODS, PROBES
+from earl.errors import EarlError
+from earl.export import Scalars
+from earl.history import Evaluation
+from earl.probes import LONGEST, Embeds
+from earl.run import Exam, Scene, examine, learn_online
+from earl.state import digest
+from earl.streams import Schedule, Stream, disjoint
+
+NEED_FEATURES = ("collapse", "bias", "cosines", "features")
+
+
+def learn(learner, dataset, steps=60):
+    """Return the scene after so many samples of a stream with two classes per task."""
+    stream = Stream(dataset.train, disjoint(dataset.train, seed=1, tasks=2))
+    for _, (x, y) in zip(range(steps), stream, strict=False):
+        learner.observe(x, y)
+    return scene_of(learner, dataset, stream.schedule, steps)
+
+
+def scene_of(learner, dataset, schedule, steps):
+    seen = schedule.order[:steps]
+    asked = Exam(dataset.test).questions(dataset.train.labels[seen])
+    return Scene(learner, steps, dataset.test, asked, dataset.train, seen)
+
+
+def images_of(dataset, learner, number, most):
+    """Return the first test images of the class that came `number`-th."""
+    c = int(learner.classes.ids(torch.tensor([number])))
+    return dataset.test.images[(dataset.test.labels == c).nonzero().flatten()[:most]]
+
+
+def arrival(scene, number):
+    """Return at which step the `number`-th class came, counted from 1."""
+    ids = scene.train.labels[scene.seen].tolist()
+    return ids.index(list(dict.fromkeys(ids))[number]) + 1
+
+
+@pytest.mark.parametrize("method", METHODS.names())
+def test_probes_change_nothing_and_need_no_luck(make, dataset, method):
+    learner = make(method, iterations=0.25)
+    scene = learn(learner, dataset, steps=45)
+    before, random = digest(learner.state_dict()), torch.get_rng_state()
+    for entry in PROBES:
+        probe = PROBES[entry.name]
+        if entry.name in NEED_FEATURES and not isinstance(learner, Embeds):
+            with pytest.raises(EarlError, match=f"--probe {entry.name}"):
+                probe(scene)
+            continue
+        read = probe(scene)
+        assert read and probe(scene) == read
+        assert json.loads(json.dumps(read, allow_nan=False)) == read
+    assert digest(learner.state_dict()) == before
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+def test_the_training_error_is_that_of_the_first_200_images_of_each_class_to_arrive(make, dataset):
+    learner = make("vanilla-etf", iterations=0.5)
+    few, many = dataset.train.labels.unique()[:2].tolist()
+    of = {c: (dataset.train.labels == c).nonzero().flatten() for c in (few, many)}
+    order = torch.cat([of[many].repeat(6)[:230], of[few][:3]])  # repeats stand in for a large class
+    for i in order[:40].tolist() + order[-3:].tolist():
+        learner.observe(dataset.train.images[[i]], dataset.train.labels[[i]])
+    scene = scene_of(learner, dataset, Schedule(order), len(order))
+    kept = order[:200].tolist() + order[-3:].tolist()
+    wrong = sum(
+        int(learner.predict(dataset.train.images[[i]])) != int(dataset.train.labels[i])
+        for i in kept
+    )
+    assert PROBES["training-error"](scene)["training_error"] == pytest.approx(wrong / 203, rel=1e-4)
+
+
+@pytest.mark.parametrize("method", ["vanilla-etf", "earl", "er", "scr"])
+def test_bias_is_the_mean_of_the_largest_cosine_with_an_old_class(make, dataset, method):
+    learner = make(method, iterations=0.5)
+    scene = learn(learner, dataset, steps=100)
+    newest, total = len(learner.classes) - 1, 0.0
+    images = images_of(dataset, learner, newest, 100)
+    assert newest == 3
+    for x in images:
+        h = learner.features(x[None])[0]
+        total += max(float(F.cosine_similarity(h, w, dim=0)) for w in learner.vectors()[:newest])
+    assert PROBES["bias"](scene)["bias"] == pytest.approx(total / len(images), abs=1e-4)
+
+
+def test_one_class_has_no_bias_no_geometry_and_no_neighbours(make, dataset):
+    scene = learn(make("earl"), dataset, steps=1)
+    assert PROBES["bias"](scene) == PROBES["features"](scene) == PROBES["collapse"](scene) == {}
+    assert PROBES["cosines"](scene)["cosine_classes"] == [0]
+
+
+@pytest.mark.parametrize("method", ["earl", "vanilla-etf", "er"])
+def test_cosines_are_those_of_the_first_and_the_newest_class(make, dataset, method):
+    learner = make(method, iterations=0.5)
+    scene = learn(learner, dataset, steps=100)
+    read = PROBES["cosines"](scene)
+    assert read["cosine_classes"] == [0, 3]
+    assert read["cosine_ages"] == [100 - arrival(scene, c) for c in (0, 3)]
+    for c, kept in zip((0, 3), read["cosines"], strict=True):
+        x = images_of(dataset, learner, c, 50)
+        if method == "er":
+            expected = F.cosine_similarity(learner.features(x)[:, None], learner.vectors(), dim=2)
+        else:
+            expected = learner.scores(x)  # of the corrected feature, where it is corrected
+        torch.testing.assert_close(torch.tensor(kept), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_features_keep_their_distances(make, dataset):
+    """With at most 31 samples, 30 principal components are all there are."""
+    learner = make("er", iterations=0.5)
+    scene = learn(learner, dataset, steps=100)
+    few = torch.cat([scene.asked[dataset.test.labels[scene.asked] == c][:7] for c in range(4)])
+    read = PROBES["features"](Scene(learner, 100, dataset.test, few, dataset.train, scene.seen))
+    numbers = learner.classes.numbers(dataset.test.labels[few])
+    order = numbers.argsort(stable=True)
+    assert read["feature_classes"] == numbers[order].tolist()
+    assert read["feature_age"] == 100 - arrival(scene, 3)
+    h, kept = learner.features(dataset.test.images[few[order]]), torch.tensor(read["features"])
+    assert kept.shape[1] <= 30
+    torch.testing.assert_close(torch.cdist(kept, kept), torch.cdist(h, h), atol=1e-2, rtol=1e-2)
+
+
+def test_lists_end_10_000_samples_after_the_class(make, dataset):
+    learner = make("vanilla-etf", iterations=0.25)
+    scene = learn(learner, dataset, steps=100)
+    late = Scene(
+        learner, LONGEST + arrival(scene, 3), dataset.test, scene.asked, dataset.train, scene.seen
+    )
+    assert PROBES["cosines"](late)["cosine_classes"] == [3] and PROBES["features"](late)
+    later = Scene(learner, late.step + 1, *(late.test, late.asked, late.train, late.seen))
+    assert PROBES["cosines"](later) == PROBES["features"](later) == {}
+
+
+def test_what_is_no_number_is_left_to_figures():
+    extra = {"updates": 3, "bias": 0.5, "cosines": [[0.1]], "cosine_ages": [1, 2]}
+    e = Evaluation(1, 0, {0: 1}, {0: 2}, 0, 1, extra)
+    assert e.numbers == {"updates": 3, "bias": 0.5}
+    assert Scalars()(e).keys() == {
+        "accuracy",
+        "online_accuracy",
+        "A_AUC",
+        "classes_seen",
+        "updates",
+        "bias",
+    }
+
+
+def test_a_probe_is_handed_what_has_arrived(make, dataset):
+    stream = Stream(dataset.train, disjoint(dataset.train, seed=1, tasks=2))
+    scenes = []
+
+    def look(scene):
+        scenes.append(scene)
+        return {"looked": float(len(scene.seen))}
+
+    learner = make("er", iterations=0.25)
+    moments = learn_online(learner, stream, Exam(dataset.test), every=10, probes={"look": look})
+    records = [m.evaluation for _, m in zip(range(20), moments, strict=False) if m.evaluation]
+    assert [e.extra["looked"] for e in records] == [10, 20] == [s.step for s in scenes]
+    assert torch.equal(scenes[1].seen, stream.schedule.order[:20])
+    assert scenes[1].train is dataset.train and scenes[1].test is dataset.test
+    *_, extra = examine(learner, stream, Exam(dataset.test), 20, {})
+    assert "looked" not in extra
