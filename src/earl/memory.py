@@ -231,10 +231,12 @@ def draw_distinct(n: int, k: int, generator: Generator) -> Tensor:
     """Return min(k, n) distinct uniform integers below n in random order, in O(k) (Floyd)."""
     if k >= n:
         return torch.randperm(n, generator=generator)
-    bounds = torch.arange(n - k + 1, n + 1)
-    guesses = (torch.rand(k, generator=generator, dtype=torch.float64) * bounds).long().tolist()
+    # On arrays: for so few numbers an operation on tensors takes several times as long.
+    bounds = np.arange(n - k + 1, n + 1)
+    u = torch.rand(k, generator=generator, dtype=torch.float64).numpy()
+    guesses = (u * bounds).astype(np.int64).tolist()
     chosen: dict[int, None] = {}
     for top, guess in zip(range(n - k, n), guesses, strict=True):
         chosen[top if guess in chosen else guess] = None
-    drawn = torch.tensor(list(chosen), dtype=torch.int64)
-    return drawn.index_select(0, torch.randperm(k, generator=generator))
+    order = torch.randperm(k, generator=generator).numpy()
+    return torch.from_numpy(np.fromiter(chosen, np.int64, k)[order])
