@@ -26,11 +26,18 @@ def write_run(
     env: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
     extra: Mapping[str, float] | None = None,
+    probes: tuple[str, ...] = (),
     **match: str,
 ) -> Path:
     """Write a run whose evaluations, one every 40 samples, had these accuracies."""
     experiment = Experiment(
-        method=method, dataset=dataset, stream=stream, seed=seed, settings=settings or {}, **match
+        method=method,
+        dataset=dataset,
+        stream=stream,
+        seed=seed,
+        settings=settings or {},
+        probes=probes,
+        **match,
     )
     path = folder / experiment.path()
     path.mkdir(parents=True)

@@ -265,6 +265,12 @@ def test_one_seed_twice_is_refused_even_so(folder, tmp_path_factory):
         make_table(find_runs([folder, other]), allow_mixed=True)
 
 
+def test_a_run_made_again_with_a_probe_counts_once(folder):
+    before = table_of(folder)
+    write_run(folder, "er", 1, ER[1], probes=("collapse",))
+    assert table_of(folder).cells == before.cells
+
+
 def test_unknown_metrics_and_tables_get_a_suggestion(folder):
     with pytest.raises(UnknownName, match="did you mean 'A_AUC'"):
         table_of(folder, "A_AUCC")

@@ -31,6 +31,7 @@ class Memory:
         self.counts = np.zeros(0, dtype=np.int64)  # rows held per class
         self._rows: list[list[int]] = []  # the rows of each class
         self._place: list[int] = []  # where row i stands in its class's list
+        self._class: list[int] = []  # and which class that is, as the column y says
         self._columns: dict[str, Tensor] = {}
 
     def __len__(self) -> int:
@@ -54,7 +55,8 @@ class Memory:
                 self._forget(row)
             else:
                 self._place.append(0)
-            self._place[row] = len(self._rows[c])
+                self._class.append(c)
+            self._place[row], self._class[row] = len(self._rows[c]), c
             self._rows[c].append(row)
             self.counts[c] += 1
             for name, values in (("y", y), *columns.items()):
@@ -154,14 +156,14 @@ class Memory:
         self.seen_of[c] += 1
 
     def _find_places(self, size: int) -> None:
-        self._place = [0] * size
-        for rows in self._rows:
+        self._place, self._class = [0] * size, [0] * size
+        for c, rows in enumerate(self._rows):
             for place, row in enumerate(rows):
-                self._place[row] = place
+                self._place[row], self._class[row] = place, c
 
     def _forget(self, row: int) -> None:
-        c = int(self._columns["y"][row])
-        rows, place = self._rows[c], self._place[row]
+        c, place = self._class[row], self._place[row]
+        rows = self._rows[c]
         last = rows.pop()
         if last != row:
             rows[place] = last

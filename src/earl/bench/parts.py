@@ -120,11 +120,12 @@ def remembering(n: int, classes: int) -> Thing:
             "seen": n,
         }
     )
-    x_new, y_new = random_images(CIFAR, 1, 1)
+    x_new, _ = random_images(CIFAR, 1, 1)
+    labels = (torch.arange(REPEATS) % classes).split(1)
 
     def insert_and_draw() -> float:
         for t in range(REPEATS):
-            store.add(randomness.at(store.seen, "insert"), x=x_new, y=y_new + t % classes)
+            store.add(randomness.at(store.seen, "insert"), x=x_new, y=labels[t])
             store.sample(16, "x", "y", generator=randomness.at(t, "draw"))
         return REPEATS
 

@@ -48,6 +48,7 @@ class Group:
 
 def group_runs(runs: Sequence[Run], allow_mixed: bool = False) -> tuple[list[Group], list[str]]:
     """Return the groups in the order of rows and columns, and notes on what was mixed."""
+    runs = distinct(runs)
     files: dict[str, set[str]] = {}
     for run in runs:
         files.setdefault(run.stream, set()).add(run.experiment.stream_sha256)
@@ -148,6 +149,17 @@ def comparable(run: Run) -> dict[str, Value]:
     environment = {n: run.environment.get(n, "unknown") for n in ENVIRONMENT}
     data = {f"data {n}": str(v) for n, v in run.data.items() if n not in PLACES}
     return {**shared_settings(run), **environment, **data}
+
+
+def distinct(runs: Sequence[Run]) -> list[Run]:
+    """Return runs of which none was only made again with other probes: those change nothing."""
+    kept: dict[tuple[str, int], Run] = {}
+    chosen = []
+    for run in runs:
+        other = kept.setdefault((run.kind, run.experiment.seed), run)
+        if other is run or other.experiment.probes == run.experiment.probes:
+            chosen.append(run)  # a mere copy is for `by_seed` to refuse
+    return chosen
 
 
 def by_seed(runs: Iterable[Run]) -> dict[int, Run]:

@@ -15,7 +15,7 @@ def panels(
     runs: Sequence[Run], *, allow_mixed: bool = False, reading: str = "", probe: str = ""
 ) -> dict[Column, list[Group]]:
     """Return the groups of each data set and stream whose runs hold a reading of a probe."""
-    groups, _ = group_runs(distinct(recorded(runs, reading, probe)), allow_mixed)
+    groups, _ = group_runs(recorded(runs, reading, probe), allow_mixed)
     by_column: dict[Column, list[Group]] = {}
     for group in groups:
         by_column.setdefault(group.column, []).append(group)
@@ -50,17 +50,6 @@ def recorded(runs: Sequence[Run], reading: str = "", probe: str = "") -> list[Ru
             f"example: {command(finished[0], probe)}"
         )
     return having
-
-
-def distinct(runs: Sequence[Run]) -> list[Run]:
-    """Return runs of which none was only made again with other probes: those change nothing."""
-    kept: dict[tuple[str, int], Run] = {}
-    chosen = []
-    for run in runs:
-        other = kept.setdefault((run.kind, run.experiment.seed), run)
-        if other is run or other.experiment.probes == run.experiment.probes:
-            chosen.append(run)  # a mere copy is for `group_runs` to refuse
-    return chosen
 
 
 def command(run: Run, probe: str = "", *, method: str = "", **settings: Value) -> str:
