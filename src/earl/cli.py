@@ -28,6 +28,8 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # importing rich would take as long as all the rest
+    context_settings={"max_content_width": 120},
     help="Online continual learning: images arrive once, questions come at any moment.",
 )
 app.add_typer(cli_stream.app, name="stream")

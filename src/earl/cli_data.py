@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from earl.datasets.dataset import Dataset
     from earl.datasets.source import Progress
 
-app = typer.Typer(no_args_is_help=True, help="Find, prepare and download data sets.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Find, prepare and download data sets."
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Name = Annotated[str, typer.Argument(help="A data set; see: earl list datasets")]

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from earl.streams import Schedule
 
 app = typer.Typer(
-    no_args_is_help=True, help="Make streams as small files, and look at them before you run."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Make streams as small files, and look at them before you run.",
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

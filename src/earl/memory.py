@@ -75,7 +75,7 @@ class Memory:
 
     def take(self, rows: Tensor, *names: str) -> tuple[Tensor, ...]:
         """Return the named columns of the given rows."""
-        # Rows are whole and on the CPU: `column[rows]` gives the same and takes eight times as long.
+        # `column[rows]` gives the same and takes eight times as long.
         return tuple(self._columns[name].index_select(0, rows) for name in names)
 
     def update(self, rows: Tensor, **columns: Tensor) -> None:

@@ -9,7 +9,16 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from earl.bench.figures import Figure, ratio_figure
-from earl.bench.subjects import CIFAR, CLASSES, arrivals, bare_step, midway, network_of, on
+from earl.bench.subjects import (
+    CIFAR,
+    CLASSES,
+    arrivals,
+    bare_step,
+    earl_midway,
+    midway,
+    network_of,
+    on,
+)
 from earl.bench.timing import Effort, Thing, take_turns
 from earl.datasets.dataset import Split
 from earl.learner import Learner
@@ -70,11 +79,9 @@ def forward(network: nn.Module, x: Tensor) -> Thing:
 def correction(effort: Effort) -> Iterator[Figure]:
     """Time answers with residual correction beside answers without: N = 2 000 pairs, k = 15."""
     shape, classes = (3, 224, 224), 200
-    learner = noise_learner(on("imagenet-200", d=4096, k=15), shape, 1)
-    assert isinstance(learner, EARL)
-    y = learner.classes.index(torch.arange(classes)).repeat_interleave(10)
+    learner = earl_midway(on("imagenet-200", d=4096, k=15), shape, classes, samples=classes)
+    y = torch.arange(classes).repeat_interleave(10)
     features = torch.randn(len(y), 4096, generator=Randomness(0).at(0, "features"))
-    learner.residuals.extend(classes)
     learner.residuals.push(F.normalize(features, dim=1), y)
     for batch in (1,) if effort.quick else (1, 64):
         x, _ = random_images(shape, 1, batch)

@@ -36,7 +36,7 @@ def data(effort: Effort) -> Iterator[Figure]:
         root = Path(folder)
         for split, images in {"train": n * 5 // 6, "test": n - n * 5 // 6}.items():
             write_parquet(root / "cifar10" / f"{split}-00000-of-00001.parquet", pictures, images)
-        few = Effort(seconds=0, turns=2 if effort.quick else 3)
+        few = Effort(seconds=0, turns=1 if effort.quick else 3)
         things = {"bare": decoding(pictures), "prepare": preparing(root, n)}
         times = take_turns(things, few, clock=time.perf_counter)
     cores = workers()

@@ -7,6 +7,7 @@ from earl.bench.figures import Figure, ratio_figure
 from earl.bench.subjects import (
     CIFAR,
     bare_step,
+    earl_midway,
     midway,
     observing,
     on,
@@ -26,24 +27,24 @@ SAMPLES = 50  # of a turn where a step takes next to no time
 
 def step(effort: Effort) -> Iterator[Figure]:
     """Time EARL's step with the paper's network, ResNet-18, and CIFAR-10's settings."""
-    times = beside_bare(midway(on("cifar10")), effort)
+    times = beside_bare(earl_midway(on("cifar10")), effort)
     yield ratio_figure("ResNet-18, 32 px, B = 16", times, "observe", "bare", target=1.05)
 
 
 def small(effort: Effort) -> Iterator[Figure]:
     """Time EARL's step with the small networks that are used on CPUs."""
     for width in (16,) if effort.quick else (16, 20):
-        times = beside_bare(midway(on("cifar10", width=width)), effort)
+        times = beside_bare(earl_midway(on("cifar10", width=width)), effort)
         case = f"width {width}, 32 px, B = 16"
         yield ratio_figure(case, times, "observe", "bare", target=1.15)
-    times = beside_bare(midway(on("digits"), (1, 16, 16)), effort, samples=10)
+    times = beside_bare(earl_midway(on("digits"), (1, 16, 16)), effort, samples=10)
     yield ratio_figure("digits, 16 px, B = 16", times, "observe", "bare", target=1.3)
 
 
 def tiny(effort: Effort) -> Iterator[Figure]:
     """Time what EARL's step costs beyond a network that costs next to nothing."""
     learner = tiny_earl(on("cifar10"), CIFAR)
-    observing(learner, learner.setting.memory_size)()
+    observing(learner, 100)()
     times = beside_bare(learner, effort, samples=10)
     observe, bare = times.median("observe"), times.median("bare")
     milliseconds = {"observe": 1e3 * observe, "bare": 1e3 * bare}
@@ -84,7 +85,7 @@ def classes(effort: Effort) -> Iterator[Figure]:
     """Time EARL's step with 1 000 classes beside that with 10."""
     experiment = on("cifar10", d=4096, width=16, memory_size=1000)
     things = {
-        f"{n} classes": observing(midway(experiment, CIFAR, n, samples=1000), classes=n)
+        f"{n} classes": observing(earl_midway(experiment, CIFAR, n, samples=1000), classes=n)
         for n in (10, 1000)
     }
     times = take_turns(things, effort)

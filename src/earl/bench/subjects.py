@@ -13,6 +13,7 @@ from earl.catalogue import METHODS
 from earl.experiment import Experiment
 from earl.learner import Learner, adam
 from earl.matching import fed, noise_learner, random_images
+from earl.methods.earl import EARL
 from earl.networks import build
 from earl.randomness import Randomness
 from earl.recipes import Value
@@ -36,6 +37,24 @@ def midway(
 ) -> Learner:
     """Return a learner in the middle of a stream: classes and a task seen, the memory full."""
     return fed(experiment, shape, classes, tasks=2, at_least=samples)
+
+
+def earl_midway(
+    experiment: Experiment,
+    shape: tuple[int, int, int] = CIFAR,
+    classes: int = CLASSES,
+    samples: int = MEMORY_FULL,
+) -> EARL:
+    """Return EARL as `midway` does, at once: its parts are told of the samples, nothing trains."""
+    learner = noise_learner(experiment, shape, samples)
+    assert isinstance(learner, EARL) and learner.prepare is not None
+    x, y = random_images(shape, classes, samples)
+    y = learner.classes.index(y)
+    learner.residuals.extend(classes)
+    learner.prepare.assign(classes)
+    learner.memory.add(Randomness(0).at(0, "insert"), x=x, y=y)
+    learner.frame.back(learner.prepare.m.flatten())  # vectors are made once, before this moment
+    return learner
 
 
 def tiny_earl(experiment: Experiment, shape: tuple[int, int, int]) -> Learner:

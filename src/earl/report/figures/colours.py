@@ -13,7 +13,7 @@ COLOURS = {
     "vanilla-etf": "#009E73",
     "earl-no-pdt": "#CC79A7",
     "earl-no-rc": "#E69F00",
-    "earl-learnable": "#A6761D",
+    "earl-learnable": "#005F73",
     "der++": "#000000",
     "x-der": "#7F7F7F",
     "er-mir": "#332288",

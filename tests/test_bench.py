@@ -1,0 +1,224 @@
+"""The benchmark: its arithmetic on clocks that are set by hand; one row that really runs."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from earl.bench import record, rows
+from earl.bench.figures import Figure, ratio_figure
+from earl.bench.parts import LargestTensor
+from earl.bench.profile import profile
+from earl.bench.rows import ROWS, choose, measured
+from earl.bench.starts import picture, write_parquet
+from earl.bench.subjects import bare_step, earl_midway, midway, observing, on, tiny_earl, updating
+from earl.bench.timing import Effort, Times, take_turns
+from earl.cli import app
+from earl.datasets.cifar import cifar10
+from earl.datasets.source import Source
+from earl.errors import UnknownName
+from earl.methods.earl import EARL
+
+PERFORMANCE = Path(__file__).parents[1] / "docs" / "performance.md"
+
+
+class Clock:
+    """A clock that only things move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.calls: list[str] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def thing(self, name: str, *seconds: float, done: float = 1) -> Callable[[], float]:
+        """Return a thing that takes these times in turn, the first of them untimed."""
+        left = iter(seconds)
+
+        def run() -> float:
+            self.calls.append(name)
+            self.now += next(left)
+            return done
+
+        return run
+
+
+def test_things_take_turns_in_alternating_order_after_one_untimed_turn() -> None:
+    clock = Clock()
+    things = {"a": clock.thing("a", 9, 1, 2, 3), "b": clock.thing("b", 9, 4, 5, 6)}
+    times = take_turns(things, Effort(seconds=0, turns=3), clock=clock, wall=clock)
+    assert clock.calls == ["a", "b"] + ["a", "b"] + ["b", "a"] + ["a", "b"]
+    assert times.seconds == {"a": [1, 2, 3], "b": [4, 5, 6]}
+
+
+def test_turns_go_on_until_the_seconds_have_passed() -> None:
+    clock = Clock()
+    thing = clock.thing("a", *[1.0] * 20)
+    take_turns({"a": thing}, Effort(seconds=5, turns=2), clock=clock, wall=clock)
+    assert len(clock.calls) == 1 + 5
+
+
+def test_a_time_is_per_unit_of_what_was_done() -> None:
+    clock = Clock()
+    things = {"a": clock.thing("a", 6, 6, done=3)}
+    times = take_turns(things, Effort(seconds=0, turns=1), clock=clock, wall=clock)
+    assert times.seconds == {"a": [2]}
+
+
+def test_a_ratio_is_that_of_medians_and_its_spread_the_quartiles_of_the_turns() -> None:
+    times = Times({"a": [2.0, 3.0, 40.0, 3.0, 4.0], "b": [1.0, 2.0, 2.0, 1.0, 2.0]})
+    ratio = times.ratio("a", "b")
+    assert ratio.value == 3 / 2  # the turn that took 40 does not matter
+    assert (ratio.low, ratio.high) == (2.0, 3.0)  # of 1.5, 2, 2, 3, 20
+    figure = ratio_figure("a ÷ b", times, "a", "b", target=1.5)
+    assert figure.ok and figure.times == {"a": 3000, "b": 2000}
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "at_least", "ok"),
+    [(1.0, 1.0, False, True), (1.1, 1.0, False, False), (1.1, 1.0, True, True)]
+    + [(0.9, 1.0, True, False), (9.0, None, False, True)],
+)
+def test_a_figure_is_held_against_its_target(
+    value: float, target: float | None, at_least: bool, ok: bool
+) -> None:
+    assert Figure(case="", value=value, target=target, at_least=at_least).ok is ok
+
+
+def test_the_docs_explain_every_row_and_no_other() -> None:
+    explained = re.findall(r"^\| `([a-z]+)` ", PERFORMANCE.read_text(encoding="utf-8"), re.M)
+    assert list(dict.fromkeys(explained)) == list(ROWS)
+
+
+def test_a_row_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'memory'"):
+        choose(["memroy"])
+    assert list(choose(["tiny", "step"])) == ["step", "tiny"]
+
+
+def test_rows_run_on_one_thread_and_give_the_others_back() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+
+        def row(effort: Effort) -> Iterator[Figure]:
+            yield Figure(case="threads", value=torch.get_num_threads())
+
+        found = list(measured({"row": row}, Effort(seconds=0, turns=1)))
+        assert found[0][1].value == 1 and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+# ---- subjects
+
+
+def test_observing_trains_the_real_learner_once_per_sample() -> None:
+    learner = tiny_earl(on("shapes"), (3, 8, 8))
+    assert observing(learner, 5, classes=4)() == 5
+    assert isinstance(learner, EARL) and learner.work.updates == 5
+
+
+def test_updating_tells_the_flops_of_a_whole_block() -> None:
+    learner = midway(on("shapes", "er"), (3, 8, 8), classes=4, samples=40)
+    flops = updating(learner)
+    flops()
+    B = learner.setting.batch_size  # half a batch waits, then as many updates follow
+    assert flops() == B // 2 * B * learner.work.price("images")
+
+
+def test_the_bare_step_trains_a_copy() -> None:
+    learner = tiny_earl(on("shapes"), (3, 8, 8))
+    assert isinstance(learner, EARL)
+    before = [p.clone() for p in learner.f.parameters()]
+    step = bare_step(learner)
+    step()
+    assert all(torch.equal(p, q) for p, q in zip(before, learner.f.parameters(), strict=True))
+
+
+def test_earl_midway_is_ready_for_every_class() -> None:
+    learner = earl_midway(on("shapes"), (3, 8, 8), classes=4, samples=30)
+    assert len(learner.classes) == 4 and learner.memory.full
+    observing(learner, classes=4)()
+    assert learner.work.updates == 1
+
+
+def test_the_largest_tensor_is_seen_even_if_it_is_gone() -> None:
+    with LargestTensor() as seen:
+        (torch.ones(10, 10) @ torch.ones(10, 30)).sum()
+    assert seen.numbers == 300
+
+
+def test_the_parts_of_a_profile_add_up_to_a_step() -> None:
+    found = profile("tiny", tiny_earl(on("shapes"), (3, 8, 8)), steps=3)
+    assert found.parts["backward"] > 0 and found.parts["forward"] > 0
+    assert all(found.parts[name] > 0 for name in ("insert", "draw", "augment", "Adam", "residuals"))
+    assert 0 < found.parts["rest"] < found.total
+
+
+def test_the_made_up_cifar_is_read_by_the_real_loader(tmp_path: Path) -> None:
+    pictures = [picture(n) for n in range(3)]
+    for split, images in {"train": 12, "test": 10}.items():
+        write_parquet(tmp_path / "cifar10" / f"{split}-0.parquet", pictures, images)
+    data = cifar10(Source(root=tmp_path, cache=tmp_path / "cache"))
+    assert (len(data.train), len(data.test), data.image_shape) == (12, 10, (3, 32, 32))
+
+
+# ---- the command
+
+
+def bench(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["bench", *words])
+    return done.exit_code, done.stdout
+
+
+def test_a_row_really_runs_and_its_json_is_complete() -> None:
+    code, out = bench("--quick", "--only", "memory", "--json")
+    result = json.loads(out)
+    assert code == 0 and result["quick"] is True
+    assert {f["row"] for f in result["figures"]} == {"memory"} and len(result["figures"]) == 5
+    assert set(result["machine"]) >= {"cpu", "cores", "torch"}
+    for figure in result["figures"]:
+        assert set(figure) >= {"case", "value", "unit", "target", "ok", "spread", "milliseconds"}
+        assert figure["value"] > 0
+
+
+@pytest.mark.parametrize(("value", "words", "code"), [(3.0, ["--check"], 1), (3.0, [], 0)])
+def test_check_fails_where_a_target_is_missed(
+    value: float, words: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def row(effort: Effort) -> Iterator[Figure]:
+        yield Figure(case="something", value=value, target=2.0)
+
+    monkeypatch.setattr(rows, "ROWS", {"step": row})
+    found, out = bench("--quick", *words)
+    assert found == code and "MISSED" in out and "≤ 2 ×" in out
+
+
+def test_a_full_run_is_remembered_where_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def row(effort: Effort) -> Iterator[Figure]:
+        yield Figure(case="something", value=1.23456, target=2.0)
+
+    monkeypatch.setattr(rows, "ROWS", {"step": row})
+    file = tmp_path / "benchmarks" / "history.jsonl"
+    assert bench("--check", "--history", str(file))[0] == 0
+    assert bench("--quick", "--history", str(file))[0] == 0  # is not worth remembering
+    assert bench("--only", "step", "--history", str(file))[0] == 0  # neither
+    (line,) = file.read_text(encoding="utf-8").splitlines()
+    entry = json.loads(line)
+    assert entry["figures"] == {"step: something": 1.235} and entry["ok"] is True
+    assert set(entry) == {"date", "earl", "commit", "machine", "seconds", "ok", "figures"}
+
+
+def test_without_a_checkout_nothing_is_remembered_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record.earl, "__file__", str(tmp_path / "a" / "b" / "__init__.py"))
+    assert record.history_file() is None and record.commit() == ""
