@@ -107,8 +107,7 @@ def test_a_fault_is_noticed(wrong: str, check: str) -> None:
     assert fault(CHECKS[check], maker(Wrong, fault=wrong))
 
 
-def test_all_checks_are_made_and_all_faults_told() -> None:
-    assert check_method("er") == tuple(CHECKS)
+def test_all_faults_are_told() -> None:
     with pytest.raises(ContractBroken, match="failed") as broken:
         check_method(Wrong, fault="learns nothing")
     assert "it_learns: ContractBroken: accuracy 0." in str(broken.value)

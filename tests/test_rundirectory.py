@@ -159,7 +159,7 @@ def nursery() -> Iterator[Nursery]:
     nursery.process.communicate()
 
 
-@pytest.mark.parametrize("method", ["earl", "er"])
+@pytest.mark.parametrize("method", ["earl", pytest.param("er", marks=pytest.mark.slow)])
 def test_killed_at_random_moments_the_run_ends_the_same(
     method: str, nursery: Nursery, tmp_path: Path
 ) -> None:
