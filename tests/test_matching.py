@@ -1,6 +1,7 @@
 """What methods cost, against the formulas of their papers, and comparisons at equal budgets."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -133,7 +134,10 @@ SOME = ("er", "earl", "er-mir", "memo", "remind")
 )
 def test_a_run_matched_in_flops_spends_what_er_spends_to_one_update(method: str) -> None:
     er, one_of_er = total_flops(shapes_run("er"))
-    flops, one = total_flops(shapes_run(method, match="flops", to="er"))
+    experiment = shapes_run(method, match="flops", to="er")
+    if method == "oddl":  # whose checks come with samples: those of a tiny memory cost too much
+        experiment = replace(experiment, settings={**experiment.settings, "check_every": 1.0})
+    flops, one = total_flops(experiment)
     assert abs(flops - er) <= one + one_of_er  # ER's own first batches are not full
 
 
