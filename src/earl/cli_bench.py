@@ -37,14 +37,14 @@ def bench(
     if profile:
         print_profiles(as_json)
         return
-    from earl.bench.record import history_file, remember, summary
+    from earl.bench.record import commit, history_file, remember, summary
     from earl.bench.rows import choose
     from earl.bench.timing import FULL, QUICK
 
     rows = choose(only or [])
-    began = time.monotonic()
+    began, at = time.monotonic(), commit()  # now: files may change while it runs
     figures = follow(rows, QUICK if quick else FULL)
-    result = summary(figures, quick, time.monotonic() - began)
+    result = summary(figures, quick, time.monotonic() - began, at)
     file = history or history_file()
     if file is not None and not quick and not only:
         remember(result, file)

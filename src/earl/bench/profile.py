@@ -2,6 +2,7 @@
 
 import cProfile
 import pstats
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,7 @@ def profiles(steps: int = 30) -> list[Profile]:
 def profile(case: str, learner: Learner, steps: int) -> Profile:
     """Return where the time of some steps goes; watching makes everything a little slower."""
     observing(learner, 5)()
-    watch = cProfile.Profile()
+    watch = cProfile.Profile(time.process_time)
     observe = observing(learner, steps)
     watch.runcall(observe)
     stats = pstats.Stats(watch)

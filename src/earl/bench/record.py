@@ -17,12 +17,12 @@ from earl.places import workers
 Measured = Sequence[tuple[str, Figure]]
 
 
-def summary(figures: Measured, quick: bool, seconds: float) -> dict[str, Any]:
-    """Return a benchmark as one JSON object."""
+def summary(figures: Measured, quick: bool, seconds: float, at: str) -> dict[str, Any]:
+    """Return a benchmark, begun at a commit, as one JSON object."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "earl": earl.__version__,
-        "commit": commit(),
+        "commit": at,
         "machine": machine(),
         "quick": quick,
         "seconds": round(seconds),

@@ -31,7 +31,7 @@ def data(effort: Effort) -> Iterator[Figure]:
     if find_spec("pyarrow") is None:
         return
     pictures = [picture(n) for n in range(PICTURES)]
-    n = 20_000 if effort.quick else 60_000
+    n = 30_000 if effort.quick else 60_000
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for split, images in {"train": n * 5 // 6, "test": n - n * 5 // 6}.items():

@@ -1,6 +1,7 @@
 """Rows about the training step: EARL's and other methods' beside the bare one."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from earl.bench.figures import Figure, ratio_figure
@@ -73,6 +74,7 @@ def methods(effort: Effort) -> Iterator[Figure]:
     settings: dict[str, Value] = {"width": 16, "iterations": 0.25}  # a few updates per block
     er = midway(on("cifar10", "er", **settings))
     bare, flops = bare_step(er), er.setting.batch_size * er.work.price("images")
+    effort = replace(effort, seconds=effort.seconds / 2)  # they are many
     for name in QUICKLY if effort.quick else METHOD_FACTS:
         if name in FAMILY:
             continue
