@@ -19,7 +19,11 @@ from earl.state import digest
 
 DOCS = Path(__file__).parent.parent / "docs" / "methods"
 Make = Callable[..., Learner]
-every_method = pytest.mark.parametrize("name", METHODS.names())
+HALVES = ("earl-no-rc", "earl-no-pdt")  # of what `earl` and `vanilla-etf` have or lack together
+every_method = pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in HALVES else n for n in METHODS.names()],
+)
 
 
 @every_method

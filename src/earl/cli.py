@@ -240,12 +240,14 @@ def print_results(runs: "list[RunDirectory]") -> None:
     metrics = list(results[0]["metrics"])
     table = Table(title=None, box=None, header_style="bold", pad_edge=False)
     table.add_column("method")
-    for name in (*metrics, "images trained", "seconds"):
+    for name in (*metrics, "images", "GFLOPs", "MB", "seconds"):
         table.add_column(name, justify="right")
     for r in results:
         cells = [f"{100 * r['metrics'][name]:.1f}" for name in metrics]
-        trained = r["costs"]["images"] + r["costs"].get("replayed", 0)
-        table.add_row(r["method"], *cells, f"{trained:,}", f"{r['seconds']:.0f}")
+        costs = r["costs"]
+        cells.append(f"{costs['images'] + costs.get('replayed', 0):,}")
+        cells += [f"{costs['flops'] / 1e9:,.0f}", f"{costs['bytes'] / 1e6:,.2f}"]
+        table.add_row(r["method"], *cells, f"{r['seconds']:.0f}")
     Console(highlight=False).print(table)
 
 
