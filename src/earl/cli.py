@@ -34,14 +34,6 @@ app = typer.Typer(
 )
 app.add_typer(cli_stream.app, name="stream")
 app.add_typer(cli_data.app, name="data")
-app.command("list")(cli_list.list_names)
-app.command()(cli_sweep.sweep)
-app.command()(cli_reproduce.reproduce)
-app.command()(cli_report.table)
-app.command()(cli_report.figure)
-app.command()(cli_report.report)
-app.command()(cli_report.export)
-app.command()(cli_bench.bench)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Where run directories go.")]
@@ -52,7 +44,7 @@ SnapshotSeconds = Annotated[float, typer.Option(min=0, help="Time between two sn
 
 @app.command()
 def demo(out: Out = Path("earl-demo"), seed: Seed = 1, as_json: Json = False) -> None:
-    """Compare EARL with experience replay on real images, in less than a minute."""
+    """Compare EARL with experience replay on images, within a minute."""
     from earl.demo import demo
 
     runs, picture = demo(out, seed, lambda moments, name: show_progress(moments, name, out))
@@ -130,7 +122,10 @@ def resume(
     tensorboard_dir: TensorBoardDir = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a run that was stopped or killed; the result is the same, bit for bit."""
+    """Go on with a run that was stopped; the result is the same.
+
+    Bit for bit, also after it was killed.
+    """
     from earl.rundirectory import RunDirectory
 
     opened = RunDirectory(directory)
@@ -146,7 +141,7 @@ def settings(
     stream: Annotated[str, typer.Option()] = "gaussian",
     as_json: Json = False,
 ) -> None:
-    """List every setting of a run with its value: what --set can change."""
+    """List every setting of a run: what --set can change."""
     from earl.experiment import Experiment
 
     values = Experiment(method=method, dataset=dataset, stream=stream).values()
@@ -159,7 +154,7 @@ def settings(
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Check that everything works here; exits with 1 if something does not."""
+    """Check that everything works here; exit with 1 if not."""
     from earl.doctor import examine
 
     findings = examine()
@@ -170,6 +165,17 @@ def doctor(as_json: Json = False) -> None:
             say(f"{'ok ' if f.ok else 'BAD'} {f.what:<10} {f.found}")
     if not all(f.ok for f in findings):
         raise typer.Exit(1)
+
+
+# Help lists commands in this order, after those above.
+app.command()(cli_sweep.sweep)
+app.command()(cli_reproduce.reproduce)
+app.command()(cli_report.table)
+app.command()(cli_report.figure)
+app.command()(cli_report.report)
+app.command()(cli_report.export)
+app.command()(cli_bench.bench)
+app.command("list")(cli_list.list_names)
 
 
 def load_data(

@@ -91,7 +91,10 @@ def table(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Average finished runs over seeds: methods in rows, data sets and streams in columns."""
+    """Average finished runs over seeds, in a table.
+
+    Methods in rows, data sets and streams in columns.
+    """
     import sys
 
     from rich.console import Console
@@ -184,7 +187,10 @@ def report(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Write one page about runs: tables, curves, budgets, settings; it opens without a network."""
+    """Write one HTML page about runs, which needs no network.
+
+    Tables, curves, budgets, settings, environment and commands.
+    """
     from earl.cli import print_json, say
     from earl.cli_stream import keep_fonts, writable
     from earl.runs import choose_runs, find_runs
@@ -217,7 +223,7 @@ def export(
     where: Where = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Write histories for other programs: tables as CSV or parquet, scalars for TensorBoard."""
+    """Write histories as CSV or parquet, or for TensorBoard."""
     from earl.board import export_tensorboard
     from earl.cli import print_json, say
     from earl.export import export_csv, export_parquet

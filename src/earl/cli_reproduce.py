@@ -47,7 +47,7 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, run none.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a table or figure of the paper, or say how far all of them are."""
+    """Run a table or figure of the paper, or tell how far we are."""
     if status:
         print_ledger(name, out, as_json)
     elif name is None:

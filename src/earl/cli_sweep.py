@@ -51,7 +51,10 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, run none.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run all experiments of a file; what is finished is skipped, what was stopped goes on."""
+    """Run all experiments of a file, or go on with them.
+
+    What is finished is skipped, what was stopped goes on.
+    """
     from earl.sweep import survey, sweep
     from earl.sweepfile import SweepFile, find
 
