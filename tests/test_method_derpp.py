@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from earl.datasets.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learner import Learner
+from earl.learner import Learner, Setting
 from earl.losses import known_mse
 from earl.memory import Memory, reservoir
 from earl.methods.derpp import DERpp
@@ -26,12 +26,12 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
     """Collects the images and the logits of every training pass."""
     seen: Passes = []
 
-    def forward(network: nn.Module, x: Tensor) -> Tensor:
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
         z = train_forward(network, x)
         seen.append((x.detach().clone(), z.detach().clone()))
         return z
 
-    monkeypatch.setattr("earl.methods.derpp.train_forward", forward)
+    monkeypatch.setattr("earl.methods.derpp.forward", forward)
     return seen
 
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from earl.datasets.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learner import Learner
+from earl.learner import Learner, Setting
 from earl.methods.er_mir import ERMIR
 from earl.networks import build, train_forward
 from earl.state import digest
@@ -40,11 +40,11 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the images of every training pass."""
     inputs: list[Tensor] = []
 
-    def forward(network: nn.Module, x: Tensor) -> Tensor:
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
         inputs.append(x.detach().clone())
         return train_forward(network, x)
 
-    monkeypatch.setattr("earl.methods.er_mir.train_forward", forward)
+    monkeypatch.setattr("earl.methods.er_mir.forward", forward)
     return inputs
 
 

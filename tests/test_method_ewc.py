@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from earl.datasets.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learner import Learner
+from earl.learner import Learner, Setting
 from earl.methods.er import ER
 from earl.methods.ewc import EWC
 from earl.networks import train_forward
@@ -43,11 +43,11 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[nn.Module, Tensor]]:
     """Collects, for every training pass, the network as it was and the images."""
     inputs: list[tuple[nn.Module, Tensor]] = []
 
-    def forward(network: nn.Module, x: Tensor) -> Tensor:
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
         inputs.append((copy.deepcopy(network), x.detach().clone()))
         return train_forward(network, x)
 
-    monkeypatch.setattr("earl.methods.ewc.train_forward", forward)
+    monkeypatch.setattr("earl.methods.ewc.forward", forward)
     return inputs
 
 

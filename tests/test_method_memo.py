@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from earl.datasets.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learner import Learner
+from earl.learner import Learner, Setting
 from earl.methods.memo import MEMO, align_rows, aux_labels
 from earl.networks import ResNet, build, train_forward
 from earl.snapshot import read_newest, write_snapshot
@@ -43,11 +43,11 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the images of every training pass."""
     inputs: list[Tensor] = []
 
-    def forward(network: nn.Module, x: Tensor) -> Tensor:
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
         inputs.append(x.detach().clone())
         return train_forward(network, x)
 
-    monkeypatch.setattr("earl.methods.memo.train_forward", forward)
+    monkeypatch.setattr("earl.methods.memo.forward", forward)
     return inputs
 
 

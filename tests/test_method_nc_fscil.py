@@ -13,7 +13,7 @@ from earl.classmeans import ClassMeans
 from earl.datasets.dataset import Dataset
 from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
 from earl.etf import SimplexETF
-from earl.learner import Learner
+from earl.learner import Learner, Setting
 from earl.memory import Memory
 from earl.methods.nc_fscil import NCFSCIL
 from earl.networks import train_forward
@@ -46,11 +46,11 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the inputs of every training pass."""
     inputs: list[Tensor] = []
 
-    def forward(network: nn.Module, x: Tensor) -> Tensor:
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
         inputs.append(x.detach().clone())
         return train_forward(network, x)
 
-    monkeypatch.setattr("earl.methods.nc_fscil.train_forward", forward)
+    monkeypatch.setattr("earl.methods.nc_fscil.forward", forward)
     return inputs
 
 

@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from earl.datasets.dataset import Dataset, Split
 from earl.errors import InvalidSetting
-from earl.learner import Learner
+from earl.learner import Learner, Setting
 from earl.methods.er import ER
 from earl.methods.polrs import PoLRS, Window
 from earl.networks import train_forward
@@ -38,11 +38,11 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the images of every training pass."""
     inputs: list[Tensor] = []
 
-    def forward(network: nn.Module, x: Tensor) -> Tensor:
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
         inputs.append(x.detach().clone())
         return train_forward(network, x)
 
-    monkeypatch.setattr("earl.methods.polrs.train_forward", forward)
+    monkeypatch.setattr("earl.methods.polrs.forward", forward)
     return inputs
 
 

@@ -43,11 +43,11 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the inputs of every training pass."""
     inputs: list[Tensor] = []
 
-    def forward(network: nn.Module, x: Tensor) -> Tensor:
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
         inputs.append(x.detach().clone())
         return train_forward(network, x)
 
-    monkeypatch.setattr("earl.methods.remind.train_forward", forward)
+    monkeypatch.setattr("earl.methods.remind.forward", forward)
     return inputs
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from earl.datasets.dataset import Dataset
 from earl.errors import InvalidSetting
 from earl.heads import Heads, renew
-from earl.learner import Learner
+from earl.learner import Learner, Setting
 from earl.memory import draw_distinct
 from earl.methods.xder import XDER, mean_positive
 from earl.networks import ResNet, build, train_forward, untracked
@@ -31,7 +31,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
     """Collects the images and the logits of every training pass: the batch, then its views."""
     seen: Passes = []
 
-    def forward(network: nn.Module, x: Tensor) -> Tensor:
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
         z = train_forward(network, x)
         seen.append((x.detach().clone(), z.detach().clone()))
         return z
@@ -39,7 +39,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
     def plain(x: Tensor, generator: Generator, **options: object) -> Tensor:
         return x
 
-    monkeypatch.setattr("earl.methods.xder.train_forward", forward)
+    monkeypatch.setattr("earl.methods.xder.forward", forward)
     monkeypatch.setattr("earl.methods.xder.contrast_augment", plain)
     return seen
 

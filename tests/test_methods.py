@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from earl.datasets.dataset import Dataset, Split
 from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
-from earl.learner import Learner
+from earl.learner import Learner, Setting
 from earl.methods.earl import EARL
 from earl.methods.er import ER
 from earl.networks import train_forward
@@ -28,12 +28,12 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the images of every training pass."""
     inputs: list[Tensor] = []
 
-    def forward(network: nn.Module, x: Tensor) -> Tensor:
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
         inputs.append(x.detach().clone())
         return train_forward(network, x)
 
     for module in ("earl", "er", "er_memory_only"):
-        monkeypatch.setattr(f"earl.methods.{module}.train_forward", forward)
+        monkeypatch.setattr(f"earl.methods.{module}.forward", forward)
     return inputs
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting
-from earl.networks import evaluating
+from earl.networks import evaluating, train_forward
 from earl.work import Pass, Work
 
 UNKNOWN = -1  # what `predict` answers before anything was learned
@@ -268,6 +268,11 @@ def ask(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
     with evaluating(network), torch.inference_mode():
         out: Tensor = network(setting.view(x.to(setting.device)))
         return out
+
+
+def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
+    """Return what a network makes of a batch that it is trained on, ready as `augment` gives it."""
+    return train_forward(network, x)
 
 
 def adam(parameters: Any, lr: float) -> torch.optim.Adam:

@@ -8,8 +8,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.learner import Classes, Setting, Stateful, adam, ask
-from earl.networks import Classifier, build, feature_size, train_forward
+from earl.learner import Classes, Setting, Stateful, adam, ask, forward
+from earl.networks import Classifier, build, feature_size
 from earl.randomness import Randomness
 from earl.vae import VAE
 
@@ -53,7 +53,7 @@ class Component:
 
     def learn(self, x: Tensor, augmented: Tensor, y: Tensor, generator: Generator) -> None:
         """Take a step each on CE(h(augmented), y) and on -ELBO(x); x raw, y class numbers."""
-        z = train_forward(self.classifier, augmented)[:, : len(self.known)]
+        z = forward(self.classifier, self.setting, augmented)[:, : len(self.known)]
         self._step("classifier", F.cross_entropy(z.float(), self.known.numbers(y).to(z.device)))
         noise = self.vae.noise(1, len(x), generator=generator)
         self._step("vae", -self.vae(unit(x, z.device), noise).mean())

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.losses import known_mse
 from earl.memory import Memory, draw_distinct, reservoir
-from earl.networks import Classifier, feature_size, train_forward
+from earl.networks import Classifier, feature_size
 from earl.randomness import Randomness
 from earl.work import Work
 
@@ -86,7 +86,7 @@ class DERpp(Learner):
             X_m, Y_m, stored = self.memory.take(rows, "x", "y", "logits")
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
-        z = train_forward(self.network, X)  # one pass: shared batch statistics
+        z = forward(self.network, self.setting, X)  # one pass: shared batch statistics
         z = z[:, : n + self.future].float()
         Y, stored = Y.to(z.device), stored[:, : z.shape[1]].to(z.device)
         loss = F.cross_entropy(z[:w, :n], Y[:w])

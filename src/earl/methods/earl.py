@@ -10,9 +10,9 @@ from torch.nn import functional as F
 
 from earl.errors import InvalidSetting, UnknownName
 from earl.etf import Frame, SimplexETF, dot_regression
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
 from earl.memory import POLICIES, Memory
-from earl.networks import GrowingLinear, Projection, build, feature_size, train_forward
+from earl.networks import GrowingLinear, Projection, build, feature_size
 from earl.preparatory import PreparatoryData, all_forms, one_form_each
 from earl.randomness import Randomness
 from earl.registry import suggest
@@ -113,7 +113,7 @@ class EARL(Learner):
         X = self._augment(X, self.randomness.at(t, "augment"))
         X_p, Y_p = self._preparatory(t, B_p)
 
-        f = train_forward(self.f, torch.cat((X, X_p)))  # one pass: shared batch statistics
+        f = forward(self.f, self.setting, torch.cat((X, X_p)))  # one pass: shared batch statistics
         f_hat = F.normalize(f.float(), dim=1)
         f_hat, f_hat_p = f_hat.split((len(X), len(X_p)))
         W, Y_d = self._vectors(), Y.to(f_hat.device)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, reservoir
-from earl.networks import Classifier, feature_size, train_forward
+from earl.networks import Classifier, feature_size
 from earl.randomness import Randomness
 from earl.work import Work
 
@@ -62,7 +62,7 @@ class ER(Learner):
             X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
-        z = train_forward(self.network, X)[:, : len(self.classes)]
+        z = forward(self.network, self.setting, X)[:, : len(self.classes)]
         loss = F.cross_entropy(z.float(), Y.to(z.device))
         self.optimizer.zero_grad()
         loss.backward()

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
 from earl.memory import Memory, greedy_balanced
-from earl.networks import Classifier, feature_size, train_forward
+from earl.networks import Classifier, feature_size
 from earl.randomness import Randomness
 from earl.work import Work
 
@@ -45,7 +45,7 @@ class MemoryOnlyER(Learner):
         t, B = self.work.updates, self.setting.batch_size
         X, Y = self.memory.sample(B, "x", "y", generator=self.randomness.at(t, "draw"))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
-        z = train_forward(self.network, X)[:, : len(self.classes)]
+        z = forward(self.network, self.setting, X)[:, : len(self.classes)]
         loss = F.cross_entropy(z.float(), Y.to(z.device))
         self.optimizer.zero_grad()
         loss.backward()

@@ -8,9 +8,9 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, reservoir
-from earl.networks import Classifier, feature_size, train_forward
+from earl.networks import Classifier, feature_size
 from earl.randomness import Randomness
 from earl.work import Work
 
@@ -73,7 +73,7 @@ class ERMIR(Learner):
         if len(self.memory) and len(Y) < self.setting.batch_size:
             X_m, Y_m = self._retrieve(X, Y)
             X, Y = torch.cat((X, self._augment(X_m, "augment memory"))), torch.cat((Y, Y_m))
-        z = train_forward(self.network, X)[:, : len(self.classes)]
+        z = forward(self.network, self.setting, X)[:, : len(self.classes)]
         loss = F.cross_entropy(z.float(), Y)
         self.optimizer.zero_grad()
         loss.backward()

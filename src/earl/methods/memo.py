@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
 from earl.expandable import Expandable, widen
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, greedy_balanced
-from earl.networks import GrowingLinear, build, feature_size, train_forward
+from earl.networks import GrowingLinear, build, feature_size
 from earl.randomness import Randomness
 from earl.work import Pass, Work
 
@@ -83,7 +83,7 @@ class MEMO(Learner):
             X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
-        h = train_forward(self.network, X)  # (B, s·size)
+        h = forward(self.network, self.setting, X)  # (B, s·size)
         loss = self._loss(h, Y.to(h.device))
         self.optimizer.zero_grad()
         loss.backward()

@@ -19,9 +19,9 @@ from earl.frozen import (
     passes,
     room_for_codes,
 )
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, greedy_balanced
-from earl.networks import Projection, build, feature_size, train_forward
+from earl.networks import Projection, build, feature_size
 from earl.quantizer import ProductQuantizer
 from earl.randomness import Randomness
 from earl.registry import suggest
@@ -135,11 +135,11 @@ class NCFSCIL(Learner):
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X = X.to(self.setting.device)
         if self.divided.frozen:
-            self._step(train_forward(self.plastic, self.divided.decode(X)), Y)
+            self._step(forward(self.plastic, self.setting, self.divided.decode(X)), Y)
             self.work.add(replayed=len(Y))
         else:
             X = self.setting.augment(X, self.randomness.at(t, "augment"))
-            self._step(train_forward(self.f, X), Y)
+            self._step(forward(self.f, self.setting, X), Y)
             self.work.add(images=len(Y))
 
     def _step(self, f: Tensor, Y: Tensor) -> None:

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, reservoir
-from earl.networks import Classifier, feature_size, train_forward
+from earl.networks import Classifier, feature_size
 from earl.randomness import Randomness
 from earl.work import Pass, Work
 
@@ -101,7 +101,7 @@ class PoLRS(Learner):
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         for network, optimizer in zip(self.networks, self.optimizers, strict=True):
-            z = train_forward(network, X)[:, : len(self.classes)]
+            z = forward(network, self.setting, X)[:, : len(self.classes)]
             loss = F.cross_entropy(z.float(), Y.to(z.device))
             optimizer.zero_grad()
             loss.backward()

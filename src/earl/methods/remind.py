@@ -19,9 +19,9 @@ from earl.frozen import (
     passes,
     room_for_codes,
 )
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, greedy_balanced
-from earl.networks import Classifier, feature_size, train_forward
+from earl.networks import Classifier, feature_size
 from earl.quantizer import ProductQuantizer
 from earl.randomness import Randomness
 from earl.work import Pass, Work
@@ -125,7 +125,7 @@ class REMIND(Learner):
             X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
-        self._step(train_forward(self.network, X), Y)
+        self._step(forward(self.network, self.setting, X), Y)
         self.work.add(images=len(Y))
 
     def _update_plastic(self, X: Tensor, Y: Tensor) -> None:
@@ -143,7 +143,7 @@ class REMIND(Learner):
             lam = beta(self.mixup, self.randomness.at(t, "mixup"))
             labels = F.one_hot(targets, len(self.classes)).float()
             maps, targets = mix(maps, W, lam), mix(labels, W, lam)
-        self._step(train_forward(self.plastic, maps), targets)
+        self._step(forward(self.plastic, self.setting, maps), targets)
         self.work.add(replayed=len(maps))
 
     def _step(self, z: Tensor, targets: Tensor) -> None:

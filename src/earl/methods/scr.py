@@ -9,10 +9,10 @@ from torch.nn import functional as F
 
 from earl.contrast import contrast_augment
 from earl.errors import InvalidSetting
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.losses import supervised_contrastive
 from earl.memory import Memory, reservoir
-from earl.networks import build, feature_size, train_forward
+from earl.networks import build, feature_size
 from earl.randomness import Randomness
 from earl.work import Work
 
@@ -85,7 +85,7 @@ class SCR(Learner):
             X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         views = self._views(X.to(self.setting.device), t)  # (2B, C, H, W)
-        z = F.normalize(train_forward(self.network, views).float(), dim=1)
+        z = F.normalize(forward(self.network, self.setting, views).float(), dim=1)
         loss = supervised_contrastive(z, Y.repeat(2).to(z.device), self.temperature).mean()
         self.optimizer.zero_grad()
         loss.backward()

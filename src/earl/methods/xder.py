@@ -9,10 +9,10 @@ from torch.nn import functional as F
 from earl.contrast import contrast_augment
 from earl.errors import InvalidSetting
 from earl.heads import Heads, renew
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask
+from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.losses import known_mse, supervised_contrastive
 from earl.memory import Memory, draw_distinct, reservoir
-from earl.networks import Classifier, feature_size, train_forward, untracked
+from earl.networks import Classifier, feature_size, untracked
 from earl.randomness import Randomness
 from earl.work import Work
 
@@ -122,7 +122,9 @@ class XDER(Learner):
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X, Y = X.to(self.setting.device), Y.to(self.setting.device)
 
-        z = train_forward(self.network, self.setting.augment(X, self.randomness.at(t, "augment")))
+        z = forward(
+            self.network, self.setting, self.setting.augment(X, self.randomness.at(t, "augment"))
+        )
         z = z[:, : len(self.classes) + self.future].float()  # past, present, future
         loss = self._der_loss(z, Y, stored[:, : z.shape[1]].to(z.device), w)
         loss = loss + self.lam * self._contrast(X[: self.contrasted], Y[: self.contrasted], t)
@@ -153,7 +155,7 @@ class XDER(Learner):
         X_v = contrast_augment(X_v, generator, smallest=self.smallest_crop, mirror=self.mirror)
         n = len(self.classes)
         with untracked(self.network):  # answers concern images that look like the others
-            z = train_forward(self.network, self.setting.view(X_v))[:, n : n + self.future]
+            z = forward(self.network, self.setting, self.setting.view(X_v))[:, n : n + self.future]
         f_hat = F.normalize(z.float(), dim=1)
         loss = supervised_contrastive(f_hat, Y.repeat(self.views), self.temperature)
         return loss.sum() / len(X)
