@@ -5,13 +5,17 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from datasets_trees import save, source, write_cifar10_binary
-from earl.datasets import cifar, folder, lazy, prepare
+from earl import images
+from earl.datasets import cifar, folder, lazy, parts, prepare
 from earl.datasets.dataset import batches
 from earl.datasets.files import FileList, found_files
 from earl.datasets.lazy import AHEAD, Pictures
@@ -43,7 +47,7 @@ def entries(tmp_path):
 def test_second_start_decodes_nothing_and_gives_the_same(photos, tmp_path, monkeypatch):
     first, seen = load(tmp_path)
     assert seen[-1] == ("prepare", 2, 2)
-    monkeypatch.setattr("earl.images.decode", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr("earl.images.Sheet", lambda *_: pytest.fail("decoded again"))
     second, seen = load(tmp_path)
     assert not seen and torch.equal(second.train.images, first.train.images)
     assert (second.mean, second.class_names) == (first.mean, first.class_names)
@@ -154,6 +158,49 @@ def test_processes_decode_as_one_does(photos, tmp_path, monkeypatch):
     monkeypatch.setattr(prepare, "WORTH_PROCESSES", 1)
     several, _ = load(tmp_path / "." / ".." / tmp_path.name, cache=tmp_path / "other", workers=2)
     assert torch.equal(one.train.images, several.train.images)
+
+
+def test_many_parts_are_shared_by_processes_and_broken_ones_named_in_order(
+    photos, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(parts, "FILES_IN_A_PART", 1)
+    for name in ("a/3.png", "b/1.png"):
+        (photos / name).write_bytes(b"no image")
+    one, _ = load(tmp_path, skip_broken=True)
+    monkeypatch.setattr(prepare, "WORTH_PROCESSES", 1)
+    several, seen = load(tmp_path, skip_broken=True, cache=tmp_path / "other", workers=3)
+    assert len(several.skipped) == 2 and several.skipped == one.skipped
+    for split in ("train", "test"):
+        found, expected = getattr(several, split), getattr(one, split)
+        assert torch.equal(found.images, expected.images)
+        assert torch.equal(found.labels, expected.labels)
+    assert seen[:8] == [("prepare", n, 8) for n in range(1, 9)]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 7])
+def test_every_job_is_done_once_by_a_pool_or_here(workers):
+    done = []
+
+    def job(n):
+        done.append(n)
+        return {n: "why"}
+
+    jobs = [partial(job, n) for n in range(20)]
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        found = dict(prepare.finished(jobs, pool if workers else None, workers))
+    assert found == {n: {n: "why"} for n in range(20)} and sorted(done) == list(range(20))
+
+
+def test_part_of_several_sheets_is_decoded_row_by_row(photos, monkeypatch):
+    monkeypatch.setattr(parts, "ROWS_OF_A_SHEET", 2)
+    (photos / "a" / "3.png").write_bytes(b"no image")
+    part = FilePart(str(photos / "a"), tuple(f"{n}.png" for n in range(5)))
+    pixels = np.full((5, 3, 16, 16), 7, np.uint8)
+    assert list(part.decode(pixels)) == [3]
+    for n in (0, 1, 2, 4):
+        alone = images.decode((photos / "a" / f"{n}.png").read_bytes(), 16)
+        assert (pixels[n] == alone).all() and alone.any()
+    assert not pixels[3].any()
 
 
 def test_memory_mapped_images_are_not_written_back(tmp_path):

@@ -1,6 +1,7 @@
 """Data sets in experiments: names, options, records, resuming, and the commands."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from earl.datasets import shapes
 from earl.datasets.reduce import reduced, rotated
 from earl.errors import BrokenImage, EarlError, InvalidSetting, RunConflict, UnknownName
 from earl.experiment import Experiment, load_data
-from earl.places import Places
+from earl.places import Places, cores
 from earl.recipes import RECIPES, recipe
 from earl.rundirectory import RunDirectory
 
@@ -308,3 +309,15 @@ def test_list_shows_the_recipes():
 def test_download_of_what_cannot_be_downloaded():
     error, _ = earl("data", "download", "imagenet-1k")
     assert "earl data info imagenet-1k" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores_given"), [("max 100000", None), ("150000 100000", 2), ("5000 100000", 1)]
+)
+def test_a_container_may_be_given_less_than_the_cores_it_sees(
+    tmp_path, monkeypatch, quota, cores_given
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64), raising=False)
+    (tmp_path / "cpu.max").write_text(quota)
+    assert cores(tmp_path / "cpu.max") == (cores_given or 64)
+    assert cores(tmp_path / "none") == 64

@@ -16,6 +16,8 @@ LAYERS = [
         "transforms",
         "contrast",
         "networks",
+        "parallel",
+        "rmsprop",
         "vae",
         "expandable",
         "etf",
@@ -49,7 +51,7 @@ LAYERS = [
         "rundirectory",
         "runs",
     },
-    {"report", "contract", "demo", "doctor", "progress", "datainfo", "export", "board"},
+    {"report", "contract", "demo", "doctor", "together", "progress", "datainfo", "export", "board"},
     {"sweepfile", "engines", "sweep", "overview", "bench"},
     {
         "cli",

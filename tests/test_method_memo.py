@@ -84,7 +84,7 @@ def test_an_update_of_the_first_task_is_an_adam_step_on_the_cross_entropy(
     before = copy.deepcopy(learner.network)
     teach(learner, dataset, (2,), 1)
     (images,) = passed
-    logits = before.head(train_forward(before, images))[:, :3]
+    logits = before.head(train_forward(before.extractors, images))[:, :3]
     y = [0, 1, 0, 2]
     loss = -torch.stack([logits[i].log_softmax(0)[c] for i, c in enumerate(y)]).mean()
     parameters = list(before.parameters())
@@ -112,9 +112,9 @@ def test_an_update_of_a_later_task_adds_the_auxiliary_loss_of_the_newest_extract
     found = [next(i for i in range(len(stored)) if torch.equal(stored[i], x)) for x in images]
     y = learner.classes.numbers(dataset.train.labels[torch.tensor(found)]).tolist()
     assert y[:4] == [2, 1, 2, 3] and max(y[4:]) < 2  # new ones, then memory
-    frozen, newest = before.extractors
+    frozen, newest = before.extractors.special
     before.train(), frozen.eval()
-    base = before.base(images)
+    base = before.extractors.base(images)
     h = torch.cat((frozen(base).mean((2, 3)), newest(base).mean((2, 3))), dim=1)
     z, a = before.head(h)[:, :4], before.aux(h[:, 16:])[:, :3]
     target = [0 if c < 2 else c - 2 + 1 for c in y]
@@ -139,9 +139,9 @@ def test_a_boundary_changes_no_answer_and_no_old_column(memo: Memo, dataset: Dat
     x = dataset.test.images
     for task, s in ((2, 2), (3, 3)):
         before, weight = learner.scores(x), learner.network.head.weight.detach().clone()
-        copied = state_of(learner.network.extractors[-1])
+        copied = state_of(learner.network.extractors.special[-1])
         learner.end_task()
-        assert len(learner.network.extractors) == learner.costs()["extractors"] == s
+        assert len(learner.network.extractors.special) == learner.costs()["extractors"] == s
         assert torch.equal(learner.scores(x).argmax(1), before.argmax(1))
         torch.testing.assert_close(learner.scores(x), before, atol=1e-5, rtol=1e-5)
         wide, n = learner.network.head.weight, len(learner.classes)
@@ -149,7 +149,7 @@ def test_a_boundary_changes_no_answer_and_no_old_column(memo: Memo, dataset: Dat
         assert torch.equal(wide[:, : 16 * (s - 1)], weight)
         assert not wide[:n, 16 * (s - 1) :].any()  # seen classes
         assert wide[n:, 16 * (s - 1) :].all()  # classes to come are drawn as ever
-        for name, value in learner.network.extractors[-1].state_dict().items():
+        for name, value in learner.network.extractors.special[-1].state_dict().items():
             assert torch.equal(value, copied[name])
         teach(learner, dataset, (task,), 12)
         assert learner.vectors()[:, 16 * (s - 1) :].any()
@@ -161,20 +161,21 @@ def test_frozen_extractors_keep_parameters_and_batch_norm_for_ever(
     learner = memo(iterations=2)
     teach(learner, dataset, (0, 1), 12)
     learner.end_task()
-    first = state_of(learner.network.extractors[0])
-    base, newest = state_of(learner.network.base), state_of(learner.network.extractors[1])
+    first = state_of(learner.network.extractors.special[0])
+    extractors = learner.network.extractors
+    base, newest = state_of(extractors.base), state_of(extractors.special[1])
     teach(learner, dataset, (2,), 12)
     learner.end_task()
-    second = state_of(learner.network.extractors[1])
+    second = state_of(learner.network.extractors.special[1])
     teach(learner, dataset, (3, 0), 20)
     learner.finish()
-    for frozen, module in zip((first, second), learner.network.extractors, strict=False):
+    for frozen, module in zip((first, second), learner.network.extractors.special, strict=False):
         assert any("running_mean" in name for name in frozen)
         for name, value in module.state_dict().items():
             assert torch.equal(value, frozen[name]), name
     assert any(not torch.equal(v, newest[k]) for k, v in second.items())  # it had learned before
-    assert any(not torch.equal(v, base[k]) for k, v in learner.network.base.state_dict().items())
-    assert not any(p.requires_grad for E in learner.network.extractors[:-1] for p in E.parameters())
+    assert any(not torch.equal(v, base[k]) for k, v in extractors.base.state_dict().items())
+    assert not any(p.requires_grad for E in extractors.special[:-1] for p in E.parameters())
 
 
 def test_the_optimiser_keeps_its_moments_and_starts_afresh_with_what_is_new(
@@ -184,16 +185,16 @@ def test_the_optimiser_keeps_its_moments_and_starts_afresh_with_what_is_new(
     teach(learner, dataset, (0, 1), 12)
     network, state = learner.network, learner.optimizer.state
     before = {p: {k: v.clone() for k, v in state[p].items()} for p in network.parameters()}
-    old = network.extractors[0]
+    old = network.extractors.special[0]
     learner.end_task()
     state = learner.optimizer.state
-    for p in network.base.parameters():
+    for p in network.extractors.base.parameters():
         assert all(torch.equal(v, before[p][k]) for k, v in state[p].items())
     columns = state[network.head.weight]["exp_avg"]
     assert torch.equal(columns[:, :16], before[network.head.weight]["exp_avg"])
     assert columns.shape == (32, 32) and not columns[:, 16:].any()
     assert network.aux is not None
-    for part in (network.extractors[1], network.aux, old):
+    for part in (network.extractors.special[1], network.aux, old):
         assert not any(p in state for p in part.parameters())
     trained = {id(p) for group in learner.optimizer.param_groups for p in group["params"]}
     assert trained == {id(p) for p in network.parameters()} - {id(p) for p in old.parameters()}
@@ -204,7 +205,7 @@ def test_a_boundary_without_new_classes_changes_nothing_but_learns_what_waits(
 ) -> None:
     learner = memo()
     learner.end_task()
-    assert len(learner.network.extractors) == 1 and learner.network.aux is None
+    assert len(learner.network.extractors.special) == 1 and learner.network.aux is None
     teach(learner, dataset, (0, 1), 9)
     learner.end_task()
     assert len(learner.waiting) == 0 and learner.work.updates == 9
@@ -214,17 +215,17 @@ def test_a_boundary_without_new_classes_changes_nothing_but_learns_what_waits(
     teach(learner, dataset, (1, 0), 5)
     learner.end_task()
     assert len(learner.waiting) == 0 and learner.work.updates == 14
-    assert len(learner.network.extractors) == 2
+    assert len(learner.network.extractors.special) == 2
 
 
 def test_there_are_never_more_extractors_than_allowed(memo: Memo, dataset: Dataset) -> None:
     for most in (1, 2):
         learner = three_tasks(memo(max_extractors=most), dataset)
-        assert len(learner.network.extractors) == most
+        assert len(learner.network.extractors.special) == most
         assert learner.tasks.n_prev == 4
-        newest = state_of(learner.network.extractors[-1])
+        newest = state_of(learner.network.extractors.special[-1])
         teach(learner, dataset, (3, 0), 8)
-        moved = learner.network.extractors[-1].state_dict()
+        moved = learner.network.extractors.special[-1].state_dict()
         assert any(not torch.equal(value, newest[name]) for name, value in moved.items())
 
 
@@ -303,7 +304,7 @@ def test_the_specialised_blocks_are_the_last_stage(memo: Memo, depth: int, block
     x = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     expected = copy.deepcopy(backbone).eval()(x)
     learner = MEMO(backbone, memo().setting)
-    assert len(learner.network.extractors[0]) == blocks
+    assert len(learner.network.extractors.special[0]) == blocks
     torch.testing.assert_close(learner.network.eval()(x), expected)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from earl.catalogue import METHOD_FACTS
 from earl.datasets.dataset import Dataset, Split
 from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
 from earl.learner import Learner, Setting
@@ -16,9 +17,9 @@ from earl.methods.earl import EARL
 from earl.methods.er import ER
 from earl.networks import train_forward
 from earl.run import Exam, learn_online
-from earl.state import digest
+from earl.state import digest, flatten
 from earl.streams import Schedule, Stream
-from earl.transforms import View
+from earl.transforms import NEGATIVES, Augment, View
 
 Make = Callable[..., Learner]
 
@@ -95,6 +96,21 @@ def test_an_update_of_earl_is_an_adam_step_on_equation_4(
     loss = torch.stack(real).mean() + 0.7 * torch.stack(prepared).mean()
     expected = one_adam_step(list(before.parameters()), loss, learner.setting.lr)
     assert_parameters(learner.f, expected)
+
+
+@pytest.mark.parametrize("negative", NEGATIVES)
+@pytest.mark.parametrize("count", ["inside", "on-top"])
+def test_augmenting_both_parts_of_a_batch_at_once_changes_no_bit(
+    make: Make, dataset: Dataset, negative: str, count: str
+) -> None:
+    augment = Augment(view=View(dataset.mean, dataset.std), padding=2)
+    digests = set()
+    for one_by_one in (False, True):  # a function of another kind is called for each part
+        given = (lambda x, generator: augment(x, generator)) if one_by_one else augment
+        learner = make("earl", negative=negative, preparatory_count=count, augment=given)
+        observe(learner, dataset, 0, 30)
+        digests.add(digest(learner.state_dict()))
+    assert len(digests) == 1
 
 
 def test_a_learnable_classifier_is_trained_by_dot_regression_and_cross_entropy(
@@ -323,3 +339,20 @@ def test_any_module_can_be_the_backbone(dataset: Dataset, make: Make) -> None:
     assert learner.features(dataset.test.images[:3]).shape == (3, 7)
     with pytest.raises(InvalidSetting, match="global pooling"):
         EARL(nn.Conv2d(3, 4, 3), setting)
+
+
+@pytest.mark.parametrize("name", list(METHOD_FACTS))
+def test_half_as_many_bits_in_networks_change_answers_a_little_and_what_is_kept_stays_precise(
+    name: str, make: Make, dataset: Dataset
+) -> None:
+    order = torch.arange(160).view(4, 40).T.flatten()[:24]  # the classes by turns
+    precise, coarse = (make(name, precision=p, lr=1e-4) for p in ("float32", "bfloat16"))
+    for learner in (precise, coarse):
+        for i in order.split(1):
+            learner.observe(dataset.train.images[i], dataset.train.labels[i])
+        learner.finish()
+    right, scores = precise.scores(dataset.test.images), coarse.scores(dataset.test.images)
+    assert scores.dtype == torch.float32 and not torch.equal(scores, right)
+    assert (scores - right).abs().median() < 0.1 * right.std()
+    kept = flatten(coarse.state_dict())[0].values()
+    assert {t.dtype for t in kept if t.is_floating_point()} <= {torch.float32, torch.float64}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from earl.learner import Classes
 from earl.memory import Memory, greedy_balanced
-from earl.preparatory import PreparatoryData, all_forms, one_form_each, others
+from earl.preparatory import PreparatoryData, all_forms, images_of, one_form_each, others
 from earl.randomness import Randomness
 from earl.transforms import NEGATIVES, Negative
 
@@ -195,6 +195,12 @@ def plain(x, generator):
     return x.float()
 
 
+def make(prepare, memory, classes, forms, augment, generator):
+    """Draw an image of every class, augment it, transform it into its forms."""
+    X = augment(images_of(classes, memory, generator), generator)
+    return prepare.transform(X, classes, forms, memory, augment, generator)
+
+
 class Spy:
     """A negative transformation that remembers what it was given."""
 
@@ -210,7 +216,7 @@ def test_every_image_gets_the_target_of_its_class_and_form():
     prepare.assign(3)
     classes = torch.tensor([2, 0, 2, 1])
     forms = torch.tensor([[0, 2], [1, 1], [2, 0], [1, 0]])
-    X_p, Y_p = prepare.make(memory, classes, forms, plain, generator())
+    X_p, Y_p = make(prepare, memory, classes, forms, plain, generator())
     expected = [int(prepare.m[c, g]) for c, gs in zip(classes, forms, strict=True) for g in gs]
     assert Y_p.tolist() == expected
     assert torch.equal(X_p, -spy.x) and X_p.shape == (8, 1, 4, 4)
@@ -233,7 +239,7 @@ def test_images_are_augmented_once_and_transformed_afterwards():
         return x.float() + 1000
 
     classes, forms = torch.tensor([0, 1, 1]), torch.arange(3).expand(3, 3)
-    X_p, _ = prepare.make(memory, classes, forms, brighter, generator())
+    X_p, _ = make(prepare, memory, classes, forms, brighter, generator())
     assert sizes == [3]
     assert bool((spy.x >= 1000).all()) and bool((X_p <= -1000).all())
 
@@ -243,7 +249,7 @@ def test_rotations_turn_the_image_of_the_class_by_their_number_of_quarters():
     memory, prepare = remembering(labels), mapping(50)
     prepare.assign(2)
     classes, forms = torch.tensor([1, 0]), torch.arange(3).expand(2, 3)
-    X_p, Y_p = prepare.make(memory, classes, forms, plain, generator(4))
+    X_p, Y_p = make(prepare, memory, classes, forms, plain, generator(4))
     assert Y_p.tolist() == prepare.m[[1, 0]].flatten().tolist()
     for i, c in enumerate(classes.tolist()):
         turned_back = [X_p[3 * i + g].rot90(-(g + 1), (1, 2)) for g in range(3)]
@@ -257,7 +263,7 @@ def test_the_image_is_drawn_uniformly_within_its_class():
     prepare = mapping(50, negative=Negative(spy))
     prepare.assign(2)
     n = 600
-    prepare.make(memory, torch.zeros(n).long(), torch.zeros(n, 1).long(), plain, generator())
+    make(prepare, memory, torch.zeros(n).long(), torch.zeros(n, 1).long(), plain, generator())
     rows = (spy.x[:, 0, 0, 0] // 16).long().bincount(minlength=4)
     assert rows[3] == 0 and looks_uniform(rows[:3].numpy())
 
@@ -268,7 +274,7 @@ def test_the_partner_of_a_mixture_is_of_another_class():
     prepare = mapping(50, negative=Negative(spy, needs_partner=True))
     prepare.assign(3)
     classes = torch.tensor([0, 1, 2] * 20)
-    prepare.make(memory, classes, torch.arange(3).expand(60, 3), plain, generator())
+    make(prepare, memory, classes, torch.arange(3).expand(60, 3), plain, generator())
     assert spy.partner.shape == spy.x.shape
     own = (spy.x[:, 0, 0, 0] // 16).long()
     partner = (spy.partner[:, 0, 0, 0] // 16).long()
@@ -281,7 +287,7 @@ def test_cutmix_mixes_pixels_of_the_image_and_its_partner_in_place():
     labels = [0, 1]
     memory, prepare = remembering(labels), mapping(50, negative=NEGATIVES["cutmix"])
     prepare.assign(2)
-    X_p, _ = prepare.make(memory, torch.tensor([0]), torch.arange(3)[None], plain, generator(2))
+    X_p, _ = make(prepare, memory, torch.tensor([0]), torch.arange(3)[None], plain, generator(2))
     a, b = images(labels).float()
     for x in X_p:
         assert bool(((x == a) | (x == b)).all())
@@ -292,7 +298,7 @@ def test_the_only_class_is_its_own_partner():
     memory, spy = remembering([0, 0]), Spy()
     prepare = mapping(50, negative=Negative(spy, needs_partner=True))
     prepare.assign(1)
-    X_p, Y_p = prepare.make(memory, torch.tensor([0]), torch.tensor([[1]]), plain, generator())
+    X_p, Y_p = make(prepare, memory, torch.tensor([0]), torch.tensor([[1]]), plain, generator())
     assert spy.partner.shape == X_p.shape == (1, 1, 4, 4)
     assert Y_p.tolist() == [int(prepare.m[0, 1])]
 

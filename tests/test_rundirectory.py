@@ -100,6 +100,7 @@ def test_snapshots_in_between_change_nothing(whole: RunDirectory, tmp_path: Path
 NURSERY = """
 import os, sys
 from pathlib import Path
+import torch._dynamo  # an optimiser would, in every life
 import earl.datasets.shapes, earl.methods.earl, earl.methods.er
 from earl.experiment import Experiment
 from earl.rundirectory import RunDirectory

@@ -16,6 +16,7 @@ from earl.transforms import (
     NEGATIVES,
     Augment,
     View,
+    augment_together,
     cutmix,
     noise,
     permutation,
@@ -133,6 +134,41 @@ def test_augment_takes_its_randomness_from_the_generator_and_leaves_its_input_al
     assert torch.equal(x, kept)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert first.dtype == torch.float32 and first.shape == x.shape
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 9), min_size=1, max_size=3),
+    padding=st.integers(0, 3),
+    flip=st.booleans(),
+    rand=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_batches_augmented_together_get_the_bits_that_each_gets_alone(
+    sizes, padding, flip, rand, seed
+):
+    """Also what is drawn afterwards stays: every generator has moved on as it does alone."""
+    augment = Augment(view=VIEW, padding=padding, flip=flip, rand_augment=rand)
+    batches = [stored(n, h=9, w=9, seed=i) for i, n in enumerate(sizes)]
+    ours, alone = ([generator(seed + i) for i in range(len(sizes))] for _ in range(2))
+    together = augment_together(augment, *zip(batches, ours, strict=True))
+    for x, result, a, b in zip(batches, together, ours, alone, strict=True):
+        assert torch.equal(result, augment(x, b))
+        assert torch.equal(a.get_state(), b.get_state())
+
+
+def test_an_augmentation_that_knows_one_generator_takes_batch_after_batch():
+    sizes = []
+
+    def noisy(x, generator):
+        sizes.append(len(x))
+        return x + torch.rand(x.shape, generator=generator)
+
+    x = stored(5)
+    a, b = augment_together(noisy, (x[:2], generator(1)), (x[2:], generator(2)))
+    assert sizes == [2, 3]
+    assert torch.equal(a, noisy(x[:2], generator(1)))
+    assert torch.equal(b, noisy(x[2:], generator(2)))
 
 
 def test_augment_works_on_any_memory_layout():

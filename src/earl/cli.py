@@ -5,6 +5,7 @@ Results go to stdout, progress to stderr. Nothing heavy is imported before a com
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from earl.datasets.dataset import Dataset
+    from earl.parallel import Ranks
     from earl.run import Moment
     from earl.rundirectory import RunDirectory
 
@@ -39,6 +41,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Where run directories go.")]
 Seed = Annotated[int, typer.Option(help="Stream, network and draws follow from it.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; a run keeps its number.")]
+RankTimeout = Annotated[
+    float, typer.Option(min=1, help="Seconds until a silent rank of torchrun is taken for lost.")
+]
 SnapshotSeconds = Annotated[float, typer.Option(min=0, help="Time between two snapshots.")]
 
 
@@ -80,6 +85,7 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     threads: Threads = None,
     snapshot_seconds: SnapshotSeconds = 30.0,
+    rank_timeout: RankTimeout = 60.0,
     tensorboard: TensorBoard = False,
     tensorboard_dir: TensorBoardDir = None,
     as_json: Json = False,
@@ -99,16 +105,15 @@ def run(
         to=to,
     )
     directory = RunDirectory(out / experiment.path(), experiment)
-    data = load_data(directory, data_root, cache_root)
-    board = cli_report.board_of(directory, tensorboard, tensorboard_dir)
     carry_out(
         directory,
-        data,
+        (data_root, cache_root),
         as_json,
         device=device,
         threads=threads,
         seconds=snapshot_seconds,
-        board=board,
+        rank_timeout=rank_timeout,
+        board=cli_report.board_of(directory, tensorboard, tensorboard_dir),
     )
 
 
@@ -118,6 +123,7 @@ def resume(
     data_root: DataRoot = None,
     cache_root: CacheRoot = None,
     snapshot_seconds: SnapshotSeconds = 30.0,
+    rank_timeout: RankTimeout = 60.0,
     tensorboard: TensorBoard = False,
     tensorboard_dir: TensorBoardDir = None,
     as_json: Json = False,
@@ -129,9 +135,14 @@ def resume(
     from earl.rundirectory import RunDirectory
 
     opened = RunDirectory(directory)
-    data = load_data(opened, data_root, cache_root)
-    board = cli_report.board_of(opened, tensorboard, tensorboard_dir)
-    carry_out(opened, data, as_json, seconds=snapshot_seconds, board=board)
+    carry_out(
+        opened,
+        (data_root, cache_root),
+        as_json,
+        seconds=snapshot_seconds,
+        rank_timeout=rank_timeout,
+        board=cli_report.board_of(opened, tensorboard, tensorboard_dir),
+    )
 
 
 @app.command()
@@ -190,21 +201,28 @@ def load_data(
 
 def carry_out(
     directory: "RunDirectory",
-    dataset: "Dataset | None",
+    places: tuple[Path | None, Path | None],
     as_json: bool,
     *,
     seconds: float,
+    rank_timeout: float,
     device: str = "auto",
     threads: int | None = None,
     board: Path | None = None,
 ) -> None:
-    """Run to the end, then print the result."""
-    moments = directory.run(
-        device=device, threads=threads, snapshot_seconds=seconds, dataset=dataset
-    )
-    moments = cli_report.shown_live(directory, moments, board)
-    name = directory.experiment.method
-    show_progress(moments, name, directory.path)
+    """Run to the end, alone or with the other ranks of torchrun, then print the result."""
+    from earl.together import carry_on, join, losses_explained
+
+    with losses_explained():
+        ranks = join(device, rank_timeout)
+        load = partial(load_data, directory, *places)
+        dataset = load() if ranks is None else ranks.one_by_one(load)
+        moments = carry_on(directory, dataset, ranks, device, threads, seconds)
+        if ranks is None or ranks.first:
+            moments = cli_report.shown_live(directory, moments, board)
+        show_progress(moments, directory.experiment.method, directory.path, ranks)
+    if ranks is not None and not ranks.first:
+        return
     for note in directory.notes:
         complain(f"note: {note}")
     if as_json:
@@ -214,17 +232,24 @@ def carry_out(
         say(f"\n{directory.path}")
 
 
-def show_progress(moments: "Generator[Moment]", name: str, path: Path) -> None:
+def show_progress(
+    moments: "Generator[Moment]", name: str, path: Path, ranks: "Ranks | None" = None
+) -> None:
     """Follow a run on stderr; when a signal stops it, say how to go on and exit."""
     from rich.console import Console
 
     from earl.progress import Stopped, follow
 
     try:
-        follow(moments, name=name, console=Console(stderr=True))
+        if ranks is None:
+            follow(moments, name=name, console=Console(stderr=True))
+        else:
+            console = Console(stderr=True, quiet=not ranks.first)
+            follow(moments, name=name, console=console, agree=ranks.largest)
     except Stopped as stopped:
         again = f"earl resume {path}" if (path / "experiment.json").exists() else "earl demo"
-        complain(f"Stopped and saved. Go on with: {again}")
+        if ranks is None or ranks.first:
+            complain(f"Stopped and saved. Go on with: {again}")
         raise typer.Exit(128 + stopped.number) from None
 
 

@@ -5,7 +5,6 @@ and told to stop. Everything else – what to run, what to run again – is the 
 """
 
 import logging
-import os
 import shlex
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from earl.errors import EarlError, InvalidSetting
+from earl.places import cores
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -192,8 +192,3 @@ def carry_out(words: list[str], log: Path) -> int:
         close_input(process)
         process.wait()  # Ray kills what its worker leaves behind
     return process.returncode
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))

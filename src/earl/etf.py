@@ -140,12 +140,13 @@ class Frame:
 
     def back(self, indices: Tensor) -> Tensor:
         """Return w_i for indices counted down from K-1, shape (len(indices), d)."""
-        rows = self.etf.d - indices
-        if len(rows):
-            if int(rows.min()) < 0:
-                raise IndexError(f"there are {self.etf.K} vectors, none at {int(indices.max())}")
-            self._back = self._extend(self._back, int(rows.max()) + 1, lambda row: self.etf.d - row)
-        return self._back[rows.to(self._back.device)]
+        wanted = indices.tolist()
+        if wanted:
+            if max(wanted) > self.etf.d:
+                raise IndexError(f"there are {self.etf.K} vectors, none at {max(wanted)}")
+            n = self.etf.K - min(wanted)
+            self._back = self._extend(self._back, n, lambda row: self.etf.d - row)
+        return self._back.index_select(0, (self.etf.d - indices).to(self._back.device))
 
     def nbytes(self) -> int:
         return 4 * (self._front.numel() + self._back.numel())

@@ -11,14 +11,13 @@ from earl.errors import InvalidSetting
 from earl.networks import GrowingLinear, ResNet
 
 
-class Expandable(nn.Module):
+class Extractors(nn.Module):
     """Shared blocks, then specialised extractors side by side; (B, C, H, W) -> (B, s·size).
 
-    Only the newest extractor learns; the others stay in evaluation mode, batch norm included. The
-    head reads all features, the auxiliary head, which the first task has not, the newest ones.
+    Only the newest extractor learns; the others stay in evaluation mode, batch norm included.
     """
 
-    def __init__(self, backbone: nn.Module, size: int, head: GrowingLinear) -> None:
+    def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
         if not isinstance(backbone, ResNet):
             raise InvalidSetting(
@@ -26,33 +25,55 @@ class Expandable(nn.Module):
                 f"takes a ResNet of earl.networks, not {type(backbone).__name__}"
             )
         first = max(i for i, block in enumerate(backbone.blocks) if block.stride != 1)
-        self.size = size
         self.base = nn.Sequential(backbone.stem, backbone.blocks[:first])
-        self.extractors = nn.ModuleList([backbone.blocks[first:]])
+        self.special = nn.ModuleList([backbone.blocks[first:]])
+
+    def __len__(self) -> int:
+        return len(self.special)
+
+    def forward(self, x: Tensor) -> Tensor:
+        base = self.base(x)
+        return torch.cat([E(base).mean(dim=(2, 3)) for E in self.special], dim=1)
+
+    def train(self, mode: bool = True) -> "Extractors":
+        super().train(mode)
+        for frozen in self.special[:-1]:
+            frozen.eval()
+        return self
+
+    def resize(self, s: int) -> None:
+        """Have s extractors: copies of the newest are appended, or the newest dropped."""
+        while len(self) < s:
+            self.special.append(copy.deepcopy(self.special[-1]))
+        del self.special[s:]
+        for E in self.special:
+            E.requires_grad_(E is self.special[-1])
+
+
+class Expandable(nn.Module):
+    """Extractors, and the heads that read them; (B, C, H, W) -> (B, s·size).
+
+    The head reads all features, the auxiliary head, which the first task has not, the newest ones.
+    """
+
+    def __init__(self, backbone: nn.Module, size: int, head: GrowingLinear) -> None:
+        super().__init__()
+        self.size = size
+        self.extractors = Extractors(backbone)
         self.head = head
         self.aux: GrowingLinear | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        base = self.base(x)
-        return torch.cat([E(base).mean(dim=(2, 3)) for E in self.extractors], dim=1)
-
-    def train(self, mode: bool = True) -> "Expandable":
-        super().train(mode)
-        for frozen in self.extractors[:-1]:
-            frozen.eval()
-        return self
+        features: Tensor = self.extractors(x)
+        return features
 
     def trainable(self) -> list[nn.Parameter]:
         return [p for p in self.parameters() if p.requires_grad]
 
     def resize(self, s: int) -> None:
-        """Have s extractors: copies of the newest are appended, or the newest dropped."""
+        """Have s extractors, of which the newest learns."""
         self.zero_grad()  # a frozen extractor keeps no gradients, nor does a copy get any
-        while len(self.extractors) < s:
-            self.extractors.append(copy.deepcopy(self.extractors[-1]))
-        del self.extractors[s:]
-        for E in self.extractors:
-            E.requires_grad_(E is self.extractors[-1])
+        self.extractors.resize(s)
 
     def take_shape_of(self, state: Mapping[str, Tensor]) -> None:
         """Have as many extractors and heads as the network whose state this is."""

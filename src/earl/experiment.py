@@ -18,6 +18,7 @@ from earl.learner import Learner, Setting
 from earl.matching import matched
 from earl.networks import ResNet, build
 from earl.options import Options
+from earl.parallel import Ranks
 from earl.places import Places, workers
 from earl.randomness import Randomness
 from earl.recipes import Value, recipe
@@ -141,23 +142,30 @@ class Experiment:
         options = DataOptions(**self.options().of("data", self.values()))
         return load_data(self.dataset, options, places, progress)
 
-    def build(self, device: str = "cpu", dataset: Dataset | None = None) -> "Built":
+    def build(
+        self, device: str = "cpu", dataset: Dataset | None = None, ranks: Ranks | None = None
+    ) -> "Built":
         """Load the data, unless they are given; make the stream, the exam and a fresh learner."""
         dataset = dataset or self.load()
         schedule = self.schedule(dataset)
         budget = matched(self, dataset, tasks=len(schedule.boundaries) + 1)
         return Built(
             dataset=dataset,
-            learner=self.learner(dataset, len(schedule.order), device, **budget),
+            learner=self.learner(dataset, len(schedule.order), device, ranks, **budget),
             stream=Stream(dataset.train, schedule),
-            exam=Exam(dataset.test),
+            exam=Exam(dataset.test, ranks=ranks),
             probes={name: PROBES[name] for name in self.probes},
             budget=budget,
             **self.options().of("run", self.values()),
         )
 
     def learner(
-        self, dataset: Dataset, samples: int, device: str = "cpu", **budget: float
+        self,
+        dataset: Dataset,
+        samples: int,
+        device: str = "cpu",
+        ranks: Ranks | None = None,
+        **budget: float,
     ) -> Learner:
         """Return a fresh learner for this data set and a stream of so many samples."""
         options, values = self.options(), self.values()
@@ -169,6 +177,7 @@ class Experiment:
             seed=self.seed,
             device=device,
             samples=samples,
+            ranks=ranks,
             **(options.of("setting", values) | budget),
         )
         network = options.of("network", values)

@@ -46,10 +46,26 @@ Pixels = NDArray[np.uint8]
 
 def decode(data: bytes, size: int) -> Pixels:
     """Return an encoded picture as RGB, uint8 (3, size, size); BrokenImage says why not."""
-    picture = _guarded(lambda: _upright(_open(data)))
-    if picture.size != (size, size):
-        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
-    return np.asarray(picture).transpose(2, 0, 1)
+    return np.asarray(_square(data, size)).transpose(2, 0, 1)
+
+
+class Sheet:
+    """Pictures of one size, one below the other, whose pixels leave Pillow all at once.
+
+    To take them out of a small picture costs a fifth of what it takes to decode it.
+    """
+
+    def __init__(self, rows: int, size: int) -> None:
+        self._size = size
+        self._sheet = Image.new("RGB", (size, size * rows))
+
+    def put(self, row: int, data: bytes) -> None:
+        """Decode a picture onto its row, which is black before; BrokenImage says why not."""
+        self._sheet.paste(_square(data, self._size), (0, row * self._size))
+
+    def pixels(self) -> Pixels:
+        """Return all rows, uint8 (rows, 3, size, size)."""
+        return np.asarray(self._sheet).reshape(-1, self._size, self._size, 3).transpose(0, 3, 1, 2)
 
 
 def check(data: bytes) -> tuple[int, int]:
@@ -101,6 +117,14 @@ def formats() -> tuple[str, ...]:
     """Return the formats that this Pillow was built with."""
     Image.init()
     return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def _square(data: bytes, size: int) -> Image.Image:
+    """Return a decoded picture of the size that is asked for."""
+    picture = _guarded(lambda: _upright(_open(data)))
+    if picture.size != (size, size):
+        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
+    return picture
 
 
 def _open(data: bytes) -> Image.Image:

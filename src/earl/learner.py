@@ -3,15 +3,17 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
 
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting
 from earl.networks import evaluating, train_forward
+from earl.parallel import Ranks
 from earl.work import Pass, Work
 
 UNKNOWN = -1  # what `predict` answers before anything was learned
@@ -100,6 +102,8 @@ class Setting:
     device: str = "cpu"
     samples: int | None = None  # of the whole stream, where that is known
     flops: float | None = None  # that a sample earns for training, instead of `iterations`
+    precision: Literal["float32", "bfloat16"] = "float32"  # of products within networks
+    ranks: Ranks | None = None  # the processes that train together
 
     def __post_init__(self) -> None:
         for name in ("memory_size", "batch_size"):
@@ -265,14 +269,28 @@ class Waiting:
 def ask(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
     """Return what a network makes of raw images, in evaluation mode; changes nothing."""
     setting.check_images(x)
-    with evaluating(network), torch.inference_mode():
+    with evaluating(network), torch.inference_mode(), precisely(setting):
         out: Tensor = network(setting.view(x.to(setting.device)))
-        return out
+        return widened(out)
 
 
 def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
     """Return what a network makes of a batch that it is trained on, ready as `augment` gives it."""
-    return train_forward(network, x)
+    with precisely(setting):
+        out = setting.ranks.forward(network, x) if setting.ranks else train_forward(network, x)
+    return widened(out)
+
+
+def precisely(setting: Setting) -> AbstractContextManager[object]:
+    """Return a context in which networks calculate as precisely as the setting says."""
+    if setting.precision == "float32":
+        return nullcontext()
+    return torch.autocast(torch.device(setting.device).type, getattr(torch, setting.precision))
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return x with the precision that losses and scores are calculated in."""
+    return x.float() if x.dtype == torch.bfloat16 else x
 
 
 def adam(parameters: Any, lr: float) -> torch.optim.Adam:

@@ -71,12 +71,12 @@ class Memory:
         u = torch.rand(len(classes), generator=generator, dtype=torch.float64).tolist()
         rows = (self._rows[c] for c in classes.tolist())
         drawn = [r[int(p * len(r))] for r, p in zip(rows, u, strict=True)]
-        return torch.tensor(drawn, dtype=torch.int64)
+        return torch.from_numpy(np.array(drawn, dtype=np.int64))
 
     def take(self, rows: Tensor, *names: str) -> tuple[Tensor, ...]:
         """Return the named columns of the given rows."""
         # `column[rows]` gives the same and takes eight times as long.
-        return tuple(self._columns[name].index_select(0, rows) for name in names)
+        return tuple([self._columns[name].index_select(0, rows) for name in names])
 
     def update(self, rows: Tensor, **columns: Tensor) -> None:
         """Rewrite columns of stored rows."""
@@ -217,8 +217,9 @@ POLICIES: Mapping[str, Policy] = {
 
 def row_of_largest(memory: Memory, c: int, generator: Generator) -> int:
     """Return a random row of class c if it is among the largest, else of a random largest class."""
-    largest = np.flatnonzero(memory.counts == memory.counts.max())
-    if memory.counts[c] < memory.counts[largest[0]]:
+    most = memory.counts.max()
+    if memory.counts[c] < most:
+        largest = np.flatnonzero(memory.counts == most)
         c = int(largest[below(len(largest), generator)])
     rows = memory.rows_of(c)
     return rows[below(len(rows), generator)]
@@ -226,19 +227,18 @@ def row_of_largest(memory: Memory, c: int, generator: Generator) -> int:
 
 def below(n: int, generator: Generator) -> int:
     """Return a uniform integer from 0 to n - 1."""
-    return int(torch.randint(n, (), generator=generator))
+    return int(torch.randint(n, (), generator=generator).item())
 
 
 def draw_distinct(n: int, k: int, generator: Generator) -> Tensor:
     """Return min(k, n) distinct uniform integers below n in random order, in O(k) (Floyd)."""
     if k >= n:
         return torch.randperm(n, generator=generator)
-    # On arrays: for so few numbers an operation on tensors takes several times as long.
-    bounds = np.arange(n - k + 1, n + 1)
-    u = torch.rand(k, generator=generator, dtype=torch.float64).numpy()
-    guesses = (u * bounds).astype(np.int64).tolist()
+    # Plain numbers: for so few of them an operation on tensors takes several times as long.
     chosen: dict[int, None] = {}
-    for top, guess in zip(range(n - k, n), guesses, strict=True):
+    numbers = torch.rand(k, generator=generator, dtype=torch.float64).tolist()
+    for top, u in enumerate(numbers, n - k):
+        guess = int(u * (top + 1))
         chosen[top if guess in chosen else guess] = None
     order = torch.randperm(k, generator=generator).numpy()
     return torch.from_numpy(np.fromiter(chosen, np.int64, k)[order])

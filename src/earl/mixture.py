@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from earl.learner import Classes, Setting, Stateful, adam, ask, forward
 from earl.networks import Classifier, build, feature_size
 from earl.randomness import Randomness
+from earl.rmsprop import RMSprop
 from earl.vae import VAE
 
 
@@ -25,9 +26,10 @@ class Component:
         self.classifier = classifier.to(setting.device)
         self.vae = vae.to(setting.device)
         self.known = Classes()  # of class numbers, not of ids
+        rmsprop = RMSprop if setting.device == "cpu" else torch.optim.RMSprop
         self.optimizers: dict[str, torch.optim.Optimizer] = {
             "classifier": adam(self.classifier.parameters(), setting.lr),
-            "vae": torch.optim.RMSprop(self.vae.parameters(), lr=vae_lr),
+            "vae": rmsprop(self.vae.parameters(), lr=vae_lr),
         }
 
     @property
@@ -54,7 +56,7 @@ class Component:
     def learn(self, x: Tensor, augmented: Tensor, y: Tensor, generator: Generator) -> None:
         """Take a step each on CE(h(augmented), y) and on -ELBO(x); x raw, y class numbers."""
         z = forward(self.classifier, self.setting, augmented)[:, : len(self.known)]
-        self._step("classifier", F.cross_entropy(z.float(), self.known.numbers(y).to(z.device)))
+        self._step("classifier", F.cross_entropy(z, self.known.numbers(y).to(z.device)))
         noise = self.vae.noise(1, len(x), generator=generator)
         self._step("vae", -self.vae(unit(x, z.device), noise).mean())
 
@@ -68,9 +70,9 @@ class Component:
         """Return its softmax for raw images x, 0 for classes it does not know, (B, n)."""
         z = ask(self.classifier, self.setting, x)[:, : len(self.known)]
         with torch.inference_mode():
-            p = z.new_zeros(len(x), n, dtype=torch.float32)
+            p = z.new_zeros(len(x), n)
             rows = torch.arange(len(self.known))
-            p[:, self.known.ids(rows).to(p.device)] = z.float().softmax(dim=1)
+            p[:, self.known.ids(rows).to(p.device)] = z.softmax(dim=1)
             return p
 
     def elbo(self, x: Tensor, noise: Tensor) -> Tensor:

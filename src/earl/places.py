@@ -3,6 +3,7 @@
 They are no part of an experiment: another machine keeps them elsewhere.
 """
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,5 +58,18 @@ def choose(
 
 def workers() -> int:
     """Return how many images may be decoded at a time here."""
-    usable = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
-    return max(1, min(WORKERS, len(usable)))
+    return min(WORKERS, cores())
+
+
+def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Return how many cores this process may use: those it is bound to, or its container's share.
+
+    A container may see all cores of its host and be given the time of two: more threads than that
+    would wait for each other.
+    """
+    usable = len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
+    try:
+        time, period = map(int, quota.read_text(encoding="ascii").split())
+    except (OSError, ValueError):  # no such file, or "max"
+        return usable
+    return max(1, min(usable, math.ceil(time / period)))

@@ -51,29 +51,27 @@ class PreparatoryData:
         first = max(self.low, n)
         return first + below(self.K - first, generator)
 
-    def make(
+    def transform(
         self,
-        memory: Memory,
+        X: Tensor,
         classes: Tensor,
         forms: Tensor,
+        memory: Memory,
         augment: Callable[[Tensor, Generator], Tensor],
         generator: Generator,
     ) -> tuple[Tensor, Tensor]:
-        """Return (X_p, Y_p): one memory image per class in each of its forms, and their targets.
+        """Return (X_p, Y_p): augmented images X in each of their forms, and their targets.
 
         classes (n,) and forms (n, c) say which class and which g in G; Y_p (n·c,) holds indices of
-        vectors. An image is augmented first and transformed then.
+        vectors. A partner to mix in comes from memory, is augmented and transformed likewise.
         """
-        c = forms.shape[1]
-        (x,) = memory.take(memory.sample_of(classes, generator), "x")
-        X = augment(x, generator).repeat_interleave(c, dim=0)
         partner = None
         if self.negative.needs_partner:
-            other = memory.sample_of(others(memory, classes, generator), generator)
-            (x,) = memory.take(other, "x")
-            partner = augment(x, generator).repeat_interleave(c, dim=0)
-        X_p = self.negative.apply(X, forms.flatten(), partner, generator)
-        return X_p, self.m[classes[:, None], forms].flatten()
+            x = images_of(others(memory, classes, generator), memory, generator)
+            partner = repeat(augment(x, generator), forms.shape[1])
+        X_p = repeat(X, forms.shape[1])
+        X_p = self.negative.apply(X_p, forms.flatten(), partner, generator)
+        return X_p, self.m.index_select(0, classes).gather(1, forms).flatten()
 
     def state_dict(self) -> dict[str, Any]:
         return {"m": self.m.clone(), "low": self.low}
@@ -83,10 +81,20 @@ class PreparatoryData:
         self.low = state["low"]
 
 
+def images_of(classes: Tensor, memory: Memory, generator: Generator) -> Tensor:
+    """Draw one memory image of each class, all uniform."""
+    return memory.take(memory.sample_of(classes, generator), "x")[0]
+
+
+def repeat(X: Tensor, times: int) -> Tensor:
+    """Return every image several times, one after the other; X itself where once is enough."""
+    return X if times == 1 else X.repeat_interleave(times, dim=0)
+
+
 def one_form_each(memory: Memory, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
     """Draw n classes and one form for each, all uniform; shapes (n,) and (n, 1)."""
     held = memory.classes_held()
-    classes = held[torch.randint(len(held), (n,), generator=generator)]
+    classes = held.index_select(0, torch.randint(len(held), (n,), generator=generator))
     return classes, torch.randint(TRANSFORMATIONS, (n, 1), generator=generator)
 
 

@@ -1,7 +1,7 @@
 """Following a run: a progress bar on a terminal, plain lines elsewhere, and a stop that saves."""
 
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -48,20 +48,28 @@ def stop_on_signal() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def follow(moments: Generator[Moment], *, name: str, console: Console) -> None:
-    """Run to the end and show how it goes; a signal closes the iterator and raises Stopped."""
+def follow(
+    moments: Generator[Moment],
+    *,
+    name: str,
+    console: Console,
+    agree: Callable[[int], int] = int,
+) -> None:
+    """Run to the end and show how it goes; a signal closes the iterator and raises Stopped.
+
+    Where several processes run together they `agree` on a signal, so that all stop at one sample.
+    """
     show = bar if console.is_terminal else lines
     with stop_on_signal() as stop:
         painter = show(name, console)
         next(painter)
         for moment in moments:
             painter.send(moment)
-            if stop.number is not None:
-                break
+            if number := agree(stop.number or 0):
+                painter.close()
+                moments.close()  # the run saves itself before it goes
+                raise Stopped(number)
         painter.close()
-        if stop.number is not None:
-            moments.close()  # the run saves itself before it goes
-            raise Stopped(stop.number)
 
 
 def bar(name: str, console: Console) -> Generator[None, Moment, None]:

@@ -10,52 +10,55 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
+import numpy as np
 import torch
+from numpy.typing import DTypeLike
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from earl.errors import InvalidInput, InvalidSetting
+from earl.randomness import Shares, drawn
 
 Operation = Callable[[Tensor, Tensor | float], Tensor]  # uint8 (b, C, H, W), number or (b,)
 Matrix = tuple[float, float, float, float, float, float]
 
 
-def _beside(values: Sequence[object] | Tensor | float, x: Tensor, dtype: torch.dtype) -> Tensor:
+def _beside(values: list[int] | list[float], x: Tensor, dtype: DTypeLike) -> Tensor:
     """Return the values as a tensor on the device of x, without waiting for that device."""
-    return torch.as_tensor(values, dtype=dtype).to(x.device, non_blocking=True)
+    return torch.from_numpy(np.array(values, dtype)).to(x.device, non_blocking=True)
 
 
-def _column(magnitude: Tensor | float, x: Tensor) -> Tensor:
-    return _beside(magnitude, x, torch.float64).view(-1, 1, 1, 1)
+def _values(magnitude: Tensor | float, x: Tensor) -> list[float]:
+    """Return the magnitude of every image as a number."""
+    values: list[float] = torch.as_tensor(magnitude, dtype=torch.float64).expand(len(x)).tolist()
+    return values
 
 
 # ---- warps: pixel (j, i) of the result shows the image at (a j + b i + c, d j + e i + f)
 
 
-def pick_pixels(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return x (b, C, H, W) at integer places that broadcast to (b, H, W); outside it is 0."""
-    b, channels, h, w = x.shape
-    # A border of zeros catches every place outside, so that no mask is needed.
-    index = (rows.clamp(-1, h) * (w + 2) + columns.clamp(-1, w)).add_(w + 3)
-    index = index.flatten(1)[:, None].expand(b, channels, h * w)
-    return F.pad(x, (1, 1, 1, 1)).flatten(2).gather(2, index).view(x.shape)
-
-
-def affine(x: Tensor, matrices: Sequence[Matrix]) -> Tensor:
-    """Map every image of x by its own matrix (a, b, c, d, e, f): nearest pixel, 0 outside.
+@lru_cache(maxsize=64)  # a policy needs ten of them per image size
+def origins(matrix: Matrix, h: int, w: int, device: torch.device) -> Tensor:
+    """Return where every pixel comes from, (H·W,): the place of a pixel plus 1, or 0 for outside.
 
     Pixel centres lie at half-integers and a coordinate is rounded down. Coordinates are 16.16
     fixed-point integers, as in Pillow: the result is exact, and the same on every device.
     """
-    fixed = [
-        [math.floor(v * 65536 + 0.5) for v in (a, b, c + (a + b) / 2, d, e, f + (d + e) / 2)]
-        for a, b, c, d, e, f in matrices
-    ]
-    by_j, by_i, start = _beside(fixed, x, torch.int64).view(-1, 2, 3, 1, 1).unbind(2)
-    i = torch.arange(x.shape[2], device=x.device)[:, None]
-    j = torch.arange(x.shape[3], device=x.device)
-    columns, rows = (by_j * j + (by_i * i + start)).bitwise_right_shift_(16).unbind(1)
-    return pick_pixels(x, rows, columns)
+    a, b, c, d, e, f = matrix
+    exact = (a, b, c + (a + b) / 2, d, e, f + (d + e) / 2)
+    a, b, c, d, e, f = (math.floor(v * 65536 + 0.5) for v in exact)
+    i, j = torch.arange(h)[:, None], torch.arange(w)
+    row, column = (d * j + e * i + f) >> 16, (a * j + b * i + c) >> 16
+    inside = (row >= 0) & (row < h) & (column >= 0) & (column < w)
+    return torch.where(inside, row * w + column + 1, 0).flatten().to(device)
+
+
+def affine(x: Tensor, matrices: Sequence[Matrix]) -> Tensor:
+    """Map every image of x by its own matrix (a, b, c, d, e, f): nearest pixel, 0 outside."""
+    b, channels, h, w = x.shape
+    index = torch.stack([origins(matrix, h, w, x.device) for matrix in matrices])  # (b, H·W)
+    index = index[:, None].expand(b, channels, h * w)
+    return F.pad(x.flatten(2), (1, 0)).gather(2, index).view(x.shape)
 
 
 def _rotation(degrees: float, h: int, w: int) -> Matrix:
@@ -74,40 +77,37 @@ MATRICES: tuple[Callable[[float, int, int], Matrix], ...] = (
 
 
 def _warp(matrix: Callable[[float, int, int], Matrix]) -> Operation:
-    def warp(x: Tensor, magnitude: Tensor | float) -> Tensor:
-        values = torch.as_tensor(magnitude, dtype=torch.float64).expand(len(x)).tolist()
-        return affine(x, [matrix(value, *x.shape[2:]) for value in values])
-
-    return warp
+    return lambda x, magnitude: affine(
+        x, [matrix(value, *x.shape[2:]) for value in _values(magnitude, x)]
+    )
 
 
 # ---- blends: towards a degenerate image, float32 that broadcasts to x, or away from it
 
 
-def blend(low: Tensor, x: Tensor, magnitude: Tensor | float) -> Tensor:
+def blend(low: Tensor, x: Tensor, magnitudes: list[float]) -> Tensor:
     """Return low + (1 + magnitude)(x - low), cut to a byte: x at magnitude 0, low at -1."""
-    factor = (1 + _column(magnitude, x)).float()
+    factor = _beside([1 + m for m in magnitudes], x, np.float32).view(-1, 1, 1, 1)
     return (x - low).mul_(factor).add_(low).clamp_(0, 255).byte()
 
 
-def _black(x: Tensor) -> Tensor:
-    return torch.zeros((), device=x.device)
+LUMA = torch.tensor((19595, 38470, 7471)).view(3, 1, 1) / 65536
 
 
 def _grey(x: Tensor) -> Tensor:
     """Return the luma (b, 1, H, W) of RGB images; others have no colour to lose."""
     if x.shape[1] != 3:
         return x.float()
-    parts = _beside((19595, 38470, 7471), x, torch.int32)  # of 65536
-    luma = (x * parts.view(3, 1, 1)).sum(1, keepdim=True, dtype=torch.int32)
-    return luma.add_(32768).bitwise_right_shift_(16).float()
+    # Pillow's integers over 65536: all sums are multiples of 2^-16 below 256, hence exact.
+    parts = LUMA.to(x.device, non_blocking=True)
+    return (x * parts).sum(1, keepdim=True).add_(0.5).floor_()
 
 
-def _mean(x: Tensor) -> Tensor:
-    """Return the mean grey level of every image (b, 1, 1, 1), rounded."""
-    grey = _grey(x).flatten(1)  # (b, n); whole numbers, so that no device rounds differently
-    n = grey.shape[1]
-    return ((2 * grey.sum(1, dtype=torch.int64) + n) // (2 * n)).float().view(-1, 1, 1, 1)
+def _mean(grey: Tensor) -> Tensor:
+    """Return the mean of every grey image (b, 1, 1, 1), rounded."""
+    n = grey.shape[1:].numel()  # whole numbers, so that no device rounds differently
+    total = grey.sum((1, 2, 3), keepdim=True, dtype=torch.int64)
+    return total.add_(n // 2).floor_divide_(n).float()
 
 
 def _smooth(x: Tensor) -> Tensor:
@@ -122,59 +122,88 @@ def _smooth(x: Tensor) -> Tensor:
 
 
 def _blend(low: Callable[[Tensor], Tensor]) -> Operation:
-    return lambda x, magnitude: blend(low(x), x, magnitude)
+    return lambda x, magnitude: blend(low(x), x, _values(magnitude, x))
 
 
-LOWS = (_black, _grey, _mean, _smooth)
+# ---- tables: a new grey level for every old one, the same for all images or made for each
 
-# ---- tables: a new grey level for every old one
-
-
-def posterize(x: Tensor, bits: Tensor | float) -> Tensor:
-    """Keep the leading bits of every byte."""
-    return x & (256 - (1 << (8 - _column(bits, x).long()))).byte()
+LEVELS = torch.arange(256)
 
 
-def solarize(x: Tensor, threshold: Tensor | float) -> Tensor:
-    """Invert what is not below the threshold."""
-    return torch.where(x < _column(threshold, x).ceil().short(), x, ~x)
+@lru_cache
+def brightened(magnitude: float) -> Tensor:
+    """Return every level blended with black, (256,)."""
+    return blend(torch.zeros(()), LEVELS.view(1, 1, 1, 256), [magnitude]).flatten()
 
 
-def autocontrast(x: Tensor, magnitude: Tensor | float) -> Tensor:
-    """Stretch every channel to the range from 0 to 255; a constant one stays as it is."""
+@lru_cache
+def posterized(bits: float) -> Tensor:
+    """Return the leading bits of every level, (256,)."""
+    return (LEVELS & (256 - (1 << (8 - int(bits))))).byte()
+
+
+@lru_cache
+def solarized(threshold: float) -> Tensor:
+    """Return the levels, those that are not below the threshold inverted, (256,)."""
+    return torch.where(threshold > LEVELS, LEVELS, 255 - LEVELS).byte()
+
+
+def autocontrast(x: Tensor) -> Tensor:
+    """Stretch every channel to the range from 0 to 255, (b, C, 256); a constant one stays."""
     low, high = x.flatten(2).aminmax(dim=2, keepdim=True)  # (b, C, 1)
     flat = low == high
     # Doubles in Pillow's order, since what they give is truncated even where it should be whole.
     # Not 255 / tensor: that multiplies by the reciprocal and rounds twice.
     scale = (torch.full_like(low, 255, dtype=torch.float64) / (high - low)).masked_fill_(flat, 1)
     offset = (low * scale).masked_fill_(flat, 0)
-    return (x * scale[..., None]).sub_(offset[..., None]).byte()
+    return (LEVELS.to(x.device, non_blocking=True) * scale).sub_(offset).clamp_(0, 255).byte()
 
 
-def equalize(x: Tensor, magnitude: Tensor | float) -> Tensor:
-    """Spread the grey levels of every channel evenly; with too few of them it stays as it is."""
+def equalize(x: Tensor) -> Tensor:
+    """Spread the levels of every channel evenly, (b, C, 256); with too few of them they stay."""
     value = x.flatten(2).long()  # (b, C, n)
     count = torch.zeros(*x.shape[:2], 256, dtype=torch.int64, device=x.device)
     count.scatter_add_(2, value, torch.ones_like(value))
-    below = count.cumsum(2) - count  # how many pixels are darker than a level
-    step = below.gather(2, value.amax(2, keepdim=True)) // 255  # (b, C, 1)
-    even = ((below + step // 2) // step.clamp(min=1)).clamp_(max=255)
-    table = torch.where(step > 0, even, torch.arange(256, device=x.device)).byte()
-    return table.gather(2, value).view(x.shape)
+    below = count.cumsum(2).sub_(count)  # how many pixels are darker than a level
+    step = below.gather(2, value.amax(2, keepdim=True)).floor_divide_(255)  # (b, C, 1)
+    even = (below + step.floor_divide(2)).floor_divide_(step.clamp(min=1)).clamp_(max=255)
+    return torch.where(step > 0, even, LEVELS.to(x.device, non_blocking=True)).byte()
 
 
-TABLES: tuple[Operation, ...] = (posterize, solarize, autocontrast, equalize)
+def look_up(x: Tensor, tables: Tensor) -> Tensor:
+    """Return the new level of every pixel of x (b, C, H, W); tables (b, C or 1, 256)."""
+    tables = tables.expand(-1, x.shape[1], -1)
+    return tables.gather(2, x.flatten(2).long()).view(x.shape)
+
+
+def _stack(tables: list[Tensor], x: Tensor) -> Tensor:
+    return torch.stack(tables)[:, None].to(x.device, non_blocking=True)  # (b, 1, 256)
+
+
+def _table(table: Callable[[float], Tensor]) -> Operation:
+    return lambda x, magnitude: look_up(x, _stack([table(m) for m in _values(magnitude, x)], x))
+
 
 # ---- the policy
 
 NAMES = (
-    *("Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"),  # MATRICES from 1
-    *("Brightness", "Color", "Contrast", "Sharpness"),  # LOWS from 6
-    *("Posterize", "Solarize", "AutoContrast", "Equalize"),  # TABLES from 10
+    *("Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness"),
+    *("Color", "Contrast", "Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize"),
 )
-OPERATIONS: Mapping[str, Operation] = dict(
-    zip(NAMES, (lambda x, _: x, *map(_warp, MATRICES), *map(_blend, LOWS), *TABLES), strict=True)
-)
+FIXED = (brightened, posterized, solarized)
+MADE = (autocontrast, equalize)
+KINDS: Mapping[str, Operation] = {  # operations of a kind side by side, as `_apply` takes them
+    "Identity": lambda x, _: x,
+    **dict(zip(NAMES[1:6], map(_warp, MATRICES), strict=True)),
+    "Color": _blend(_grey),
+    "Contrast": _blend(lambda x: _mean(_grey(x))),
+    "Sharpness": _blend(_smooth),
+    **dict(zip(("Brightness", "Posterize", "Solarize"), map(_table, FIXED), strict=True)),
+    "AutoContrast": lambda x, _: look_up(x, autocontrast(x)),
+    "Equalize": lambda x, _: look_up(x, equalize(x)),
+}
+OPERATIONS = {name: KINDS[name] for name in NAMES}
+KIND = [list(KINDS).index(name) for name in NAMES]
 
 
 @lru_cache
@@ -187,45 +216,70 @@ def strengths(magnitude: int, bins: int, h: int, w: int) -> tuple[tuple[float, .
     return tuple((0.0, *(s * v for v in signed), bits, threshold, 0.0, 0.0) for s in (-1, 1))
 
 
-def draw(n: int, generator: Generator, num_ops: int = 2) -> tuple[Tensor, Tensor]:
+def draw(n: int, source: Generator | Shares, num_ops: int = 2) -> tuple[Tensor, Tensor]:
     """Draw an operation and a sign (0 is -) for every round and image: two (num_ops, n)."""
-    ops = torch.randint(len(NAMES), (num_ops, n), generator=generator)
-    return ops, torch.randint(2, (num_ops, n), generator=generator)
+
+    def below(high: int) -> Tensor:
+        return drawn(lambda n, g: torch.randint(high, (num_ops, n), generator=g), n, source)
+
+    return below(len(NAMES)), below(2)
 
 
-def _apply(x: Tensor, ops: list[int], levels: list[float]) -> Tensor:
-    """Apply to every image of x (b, C, H, W) its operation, a place in NAMES, at its level."""
-    # Images of one operation side by side: then a group is a slice, and nothing is scattered.
-    order = sorted(range(len(ops)), key=ops.__getitem__)
-    ops, levels = [ops[n] for n in order], [levels[n] for n in order]
-    x = x.index_select(0, _beside(order, x, torch.int64))
-    level = _beside(levels, x, torch.float64)
-    cuts = [bisect_left(ops, k) for k in range(len(NAMES) + 1)]
-    at = [slice(*pair) for pair in pairwise(cuts)]
-    warps, blends = slice(cuts[1], cuts[6]), slice(cuts[6], cuts[10])
-    done = [x[at[0]]]
-    if ops[warps]:
-        pairs = zip(ops[warps], levels[warps], strict=True)
-        done.append(affine(x[warps], [MATRICES[k - 1](m, *x.shape[2:]) for k, m in pairs]))
-    if ops[blends]:
-        parts = [(low, x[n]) for low, n in zip(LOWS, at[6:10], strict=True) if ops[n]]
-        lows = torch.cat([low(part).expand_as(part) for low, part in parts])
-        done.append(blend(lows, x[blends], level[blends]))
-    done += [f(x[n], level[n]) for f, n in zip(TABLES, at[10:], strict=True) if ops[n]]
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return torch.cat(done).index_select(0, _beside(back, x, torch.int64))
+def _apply(x: Tensor, kinds: list[int], levels: list[float]) -> Tensor:
+    """Apply to every image of x (b, C, H, W) its operation, a place in KINDS in rising order."""
+    h, w = x.shape[2:]
+    cuts = [bisect_left(kinds, k) for k in (0, 1, 6, 7, 8, 9, 12, 13, 14)]
+    _, warps, colour, contrast, sharp, fixed, *made = (slice(*pair) for pair in pairwise(cuts))
+    blends, tables = slice(colour.start, sharp.stop), slice(fixed.start, len(kinds))
+    done = [x[: warps.start]]
+    if kinds[warps]:
+        pairs = zip(kinds[warps], levels[warps], strict=True)
+        done.append(affine(x[warps], [MATRICES[k - 1](m, h, w) for k, m in pairs]))
+    if kinds[blends]:
+        done.append(blend(_lows(x, colour, contrast, sharp), x[blends], levels[blends]))
+    if kinds[tables]:
+        pairs = zip(kinds[fixed], levels[fixed], strict=True)
+        rows = [FIXED[k - 9](level) for k, level in pairs]
+        parts = [_stack(rows, x).expand(-1, x.shape[1], -1)] if rows else []
+        parts += [table(x[n]) for table, n in zip(MADE, made, strict=True) if kinds[n]]
+        done.append(look_up(x[tables], torch.cat(parts)))
+    return torch.cat(done)
+
+
+def _lows(x: Tensor, colour: slice, contrast: slice, sharp: slice) -> Tensor:
+    """Return what these images are blended with, one after the other, (b, C, H, W)."""
+    lows = []
+    if colour.start < contrast.stop:
+        grey = _grey(x[colour.start : contrast.stop])
+        n = colour.stop - colour.start
+        lows = [grey[:n].expand(-1, *x.shape[1:]), _mean(grey[n:]).expand(-1, *x.shape[1:])]
+    if sharp.start < sharp.stop:
+        lows.append(_smooth(x[sharp]))
+    return torch.cat(lows)
+
+
+def _rearrange(x: Tensor, before: list[int], after: list[int]) -> Tensor:
+    """Return the images of x, which stand as `before` says, as `after` says."""
+    place = {n: i for i, n in enumerate(before)}
+    return x.index_select(0, _beside([place[n] for n in after], x, np.int64))
 
 
 def rand_augment(
-    x: Tensor, generator: Generator, *, num_ops: int = 2, magnitude: int = 9, bins: int = 31
+    x: Tensor, source: Generator | Shares, *, num_ops: int = 2, magnitude: int = 9, bins: int = 31
 ) -> Tensor:
     """Return x, uint8 (B, C, H, W), with num_ops operations of its own applied to every image."""
     if x.dtype != torch.uint8 or x.ndim != 4:
         raise InvalidInput(f"RandAugment takes uint8 (B, C, H, W), not {x.dtype} {tuple(x.shape)}")
     if not 0 <= magnitude < bins or bins < 2:
         raise InvalidSetting(f"magnitude {magnitude} is not among the {bins} bins 0 to {bins - 1}")
-    ops, signs = draw(len(x), generator, num_ops)
+    ops, signs = draw(len(x), source, num_ops)
     table = strengths(magnitude, bins, *x.shape[2:])
+    images = list(range(len(x)))
+    before = images
     for op, sign in zip(ops.tolist(), signs.tolist(), strict=True):
-        x = _apply(x, op, [table[s][k] for s, k in zip(sign, op, strict=True)])
-    return x
+        # Images of one operation side by side: then a group is a slice, and nothing is scattered.
+        order = sorted(images, key=lambda n: KIND[op[n]])
+        x = _rearrange(x, before, order)
+        x = _apply(x, [KIND[op[n]] for n in order], [table[sign[n]][op[n]] for n in order])
+        before = order
+    return _rearrange(x, before, images)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,10 +18,10 @@ class ResidualMemory:
     def __init__(self, per_class: int, d: int, device: torch.device | str = "cpu") -> None:
         self.per_class = per_class
         self._rings = torch.empty(0, per_class, d, device=device)  # (classes, per_class, d)
-        self._pushed = torch.empty(0, dtype=torch.int64)  # features pushed so far, per class
+        self._pushed: list[int] = []  # features pushed so far, per class
 
     def __len__(self) -> int:
-        return int(self._pushed.clamp(max=self.per_class).sum())
+        return sum(min(pushed, self.per_class) for pushed in self._pushed)
 
     def extend(self, n: int) -> None:
         """Make an empty ring for every class up to n."""
@@ -28,36 +29,38 @@ class ResidualMemory:
         if n > room:  # an eighth ahead, so that rings are rarely copied
             new = self._rings.new_zeros(max(n - room, room // 8), *self._rings.shape[1:])
             self._rings = torch.cat((self._rings, new))
-        if n > have:
-            self._pushed = torch.cat((self._pushed, torch.zeros(n - have, dtype=torch.int64)))
+        self._pushed += [0] * (n - have)
 
     def push(self, f_hat: Tensor, y: Tensor) -> None:
         """Store features (B, d) of classes y (B,); in a full ring the oldest gives way."""
-        same = y[:, None] == y  # (B, B)
-        rank = same.tril(-1).sum(dim=1)  # how many of my class come before me in this batch
-        keep = same.sum(dim=1) - rank <= self.per_class  # the others would be overwritten at once
-        place = (self._pushed[y] + rank) % self.per_class
-        self._rings[y[keep], place[keep]] = f_hat[keep]
-        self._pushed += torch.bincount(y, minlength=len(self._pushed))
+        slots: dict[int, int] = {}  # which row of f_hat comes to a slot; the last one stays
+        for i, c in enumerate(y.tolist()):
+            slots[c * self.per_class + self._pushed[c] % self.per_class] = i
+            self._pushed[c] += 1
+        moves = torch.from_numpy(np.array((list(slots), list(slots.values())), dtype=np.int64))
+        to, rows = moves.to(f_hat.device, non_blocking=True)
+        flat = self._rings.view(-1, self._rings.shape[2])
+        flat.index_copy_(0, to, f_hat.index_select(0, rows))
 
     def pairs(self) -> tuple[Tensor, Tensor]:
         """Return the stored features (N, d) and their classes (N,)."""
         n = len(self._pushed)
-        filled = torch.arange(self.per_class) < self._pushed[:, None]  # (n, per_class)
-        y = torch.arange(n)[:, None].expand(n, self.per_class)
-        if bool(filled.all()):
-            return self._rings[:n].flatten(0, 1), y.flatten()
-        return self._rings[:n][filled], y[filled]
+        h_hat, y = self._rings[:n], torch.arange(n)[:, None].expand(n, self.per_class)
+        if min(self._pushed, default=0) >= self.per_class:
+            return h_hat.flatten(0, 1), y.flatten()
+        filled = torch.arange(self.per_class) < torch.tensor(self._pushed)[:, None]
+        return h_hat[filled], y[filled]
 
     def nbytes(self) -> int:
         return self._rings.nbytes
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rings": self._rings[: len(self._pushed)], "pushed": self._pushed.clone()}
+        pushed = torch.tensor(self._pushed, dtype=torch.int64)
+        return {"rings": self._rings[: len(pushed)], "pushed": pushed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._rings = state["rings"].to(self._rings.device, copy=True)
-        self._pushed = state["pushed"].clone()
+        self._pushed = state["pushed"].tolist()
 
 
 def correct(f_hat: Tensor, h_hat: Tensor, y: Tensor, W: Tensor, *, k: int, tau: float) -> Tensor:
@@ -68,7 +71,7 @@ def correct(f_hat: Tensor, h_hat: Tensor, y: Tensor, W: Tensor, *, k: int, tau: 
     """
     if not len(h_hat):
         return f_hat
-    distance = (2 - 2 * f_hat @ h_hat.T).clamp(min=0).sqrt()  # (B, N), Euclidean
+    distance = (f_hat @ h_hat.T).mul_(-2).add_(2).clamp_(min=0).sqrt_()  # (B, N), Euclidean
     near, nearest = distance.topk(min(k, len(h_hat)), dim=1, largest=False)  # (B, k')
     s = torch.softmax(-near / tau, dim=1)
     w = F.embedding_bag(y.to(nearest.device)[nearest], W, per_sample_weights=s, mode="sum")

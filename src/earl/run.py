@@ -4,13 +4,14 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from earl.budget import bytes_held
 from earl.datasets.dataset import Split, batches
 from earl.errors import InvalidSetting
 from earl.history import Evaluation, Reading
 from earl.learner import Learner
+from earl.parallel import Ranks
 from earl.streams import Stream
 
 
@@ -41,11 +42,15 @@ class Moment:
 
 
 class Exam:
-    """The test set, which learners never touch: it asks about what was seen so far."""
+    """The test set, which learners never touch: it asks about what was seen so far.
 
-    def __init__(self, test: Split, batch: int = 500) -> None:
+    Where several ranks learn together each of them asks its own learner about a share.
+    """
+
+    def __init__(self, test: Split, batch: int = 500, ranks: Ranks | None = None) -> None:
         self.test = test
         self.batch = batch
+        self.ranks = ranks
 
     def questions(self, labels: Tensor, domains: Tensor | None = None) -> Tensor:
         """Return the indices of the test images of the seen classes.
@@ -64,10 +69,16 @@ class Exam:
         if not len(asked):
             return {}, {}
         y = self.test.labels[asked]
-        right = torch.empty(len(y), dtype=torch.bool)  # beforehand, or memory falls to pieces
+        right = torch.zeros(len(y), dtype=torch.int64)  # beforehand, or memory falls to pieces
         parts = torch.arange(len(y)).split(self.batch)
-        for part, x in zip(parts, batches(self.test.images, asked.split(self.batch)), strict=True):
-            right[part] = learner.predict(x) == y[part]
+        if self.ranks is not None:
+            shares = (part.tensor_split(self.ranks.size)[self.ranks.rank] for part in parts)
+            parts = tuple(share for share in shares if len(share))
+        questions = batches(self.test.images, [asked[part] for part in parts])
+        for part, x in zip(parts, questions, strict=True):
+            right[part] = (learner.predict(x) == y[part]).long()
+        if self.ranks is not None:
+            right = self.ranks.total(right)
         ids = y.unique().tolist()
         of = {c: y == c for c in ids}
         return {c: int(right[of[c]].sum()) for c in ids}, {c: int(of[c].sum()) for c in ids}
@@ -117,6 +128,9 @@ def examine(
     seen = stream.schedule.order[:step]
     labels, domains = stream.split.labels[seen], stream.split.domains
     asked = exam.questions(labels, None if domains is None else domains[seen])
+    if exam.ranks is not None:
+        networks = [part for part in learner.parts().values() if isinstance(part, nn.Module)]
+        exam.ranks.check_equal(networks)
     correct, total = exam.grade(learner, asked)
     extra: dict[str, Reading] = {**learner.costs(), "bytes": sum(bytes_held(learner).values())}
     if domains is not None and exam.test.domains is not None:

@@ -27,7 +27,8 @@ from earl.errors import DataNotFound, EarlError, RunConflict
 from earl.experiment import Built, Experiment, best_device
 from earl.history import Evaluation, lines_of, read_history, to_line
 from earl.learner import Learner
-from earl.places import Places
+from earl.parallel import Ranks
+from earl.places import Places, cores
 from earl.run import Moment, learn_online
 from earl.snapshot import Snapshot, read_newest, write_snapshot
 from earl.state import Json
@@ -71,6 +72,7 @@ class RunDirectory:
         threads: int | None = None,
         snapshot_seconds: float = SNAPSHOT_SECONDS,
         dataset: Dataset | None = None,
+        ranks: Ranks | None = None,
     ) -> Generator[Moment]:
         """Yield after every sample until the stream ends; a run that has ended yields nothing.
 
@@ -78,15 +80,18 @@ class RunDirectory:
         """
         with lock_directory(self.path):
             if self.summary is not None:
+                tell(ranks, None)
                 return
             dataset = dataset or self.load()
             record = self._stored() or self._new_record(
                 best_device() if device == "auto" else device,
-                threads or torch.get_num_threads(),
+                threads or min(torch.get_num_threads(), cores()),
+                ranks.size if ranks else 1,
             )
-            self._note_changes(record["environment"])
+            self._note_changes(record["environment"], ranks.size if ranks else 1)
+            tell(ranks, record["environment"])
             with thread_count(record["environment"]["threads"]):
-                built = self.experiment.build(record["environment"]["device"], dataset)
+                built = self.experiment.build(record["environment"]["device"], dataset, ranks)
                 schedule = built.stream.schedule
                 ends = () if schedule.artificial else schedule.boundaries
                 about = {"samples": len(built.stream), "budget": dict(built.budget)}
@@ -108,6 +113,7 @@ class RunDirectory:
 
     def _run(self, built: Built, snapshot_seconds: float) -> Generator[Moment]:
         start, seconds = self._go_on(built.learner)
+        tell(built.exam.ranks, (start, built.learner.state_dict()))
         clock = Clock(seconds, snapshot_seconds)
         moment = saved = start
         try:
@@ -204,12 +210,12 @@ class RunDirectory:
             raise EarlError(f"{file} has format {version}; this earl reads format {FORMAT}")
         return record
 
-    def _new_record(self, device: str, threads: int) -> dict[str, Any]:
+    def _new_record(self, device: str, threads: int, ranks: int) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "experiment": self.experiment.as_dict(),
             "settings": self.experiment.values(),
-            "environment": environment(device, threads),
+            "environment": environment(device, threads, ranks),
             "places": self.places.as_dict(),
         }
 
@@ -242,8 +248,8 @@ class RunDirectory:
             names = "; ".join(dataset.skipped[:3]) + ("; …" if len(dataset.skipped) > 3 else "")
             self.notes.append(f"broken images left out: {len(dataset.skipped)} ({names})")
 
-    def _note_changes(self, stored: dict[str, Any]) -> None:
-        now = environment(stored["device"], stored["threads"])
+    def _note_changes(self, stored: dict[str, Any], ranks: int) -> None:
+        now = environment(stored["device"], stored["threads"], ranks)
         for name, value in stored.items():
             if now[name] != value:
                 self.notes.append(
@@ -287,7 +293,7 @@ def thread_count(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def environment(device: str, threads: int) -> dict[str, Any]:
+def environment(device: str, threads: int, ranks: int = 1) -> dict[str, Any]:
     """Return what results depend on beyond the experiment."""
     return {
         "earl": earl.__version__,
@@ -297,7 +303,14 @@ def environment(device: str, threads: int) -> dict[str, Any]:
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "device": device,
         "threads": threads,
+        "ranks": ranks,
     }
+
+
+def tell(ranks: Ranks | None, value: object) -> None:
+    """Give the ranks that assist in a run something to begin with."""
+    if ranks is not None:
+        ranks.share(value)
 
 
 def flat(record: dict[str, Any]) -> dict[str, Any]:

@@ -6,12 +6,15 @@ turn an augmented image into one of a class that does not exist.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Generator, Tensor
+from torch.nn import functional as F
 
 from earl.errors import InvalidInput, InvalidSetting
-from earl.randaugment import pick_pixels, rand_augment
+from earl.randaugment import rand_augment
+from earl.randomness import Shares, drawn
 
 
 @dataclass(frozen=True)
@@ -37,25 +40,25 @@ class View:
 
     def __call__(self, x: Tensor) -> Tensor:
         self.check(x)
-        mean, std = torch.tensor((self.mean, self.std)).to(x.device, non_blocking=True)  # (2, C)
-        return (x / 255).sub_(mean[:, None, None]).div_(std[:, None, None])
+        both = torch.tensor((self.mean, self.std)).view(2, -1, 1, 1)
+        mean, std = both.to(x.device, non_blocking=True)  # (C, 1, 1) each
+        return (x / 255).sub_(mean).div_(std)
 
 
-def random_crop(x: Tensor, generator: Generator, padding: int) -> Tensor:
-    """Shift every image by its own -padding to padding pixels in both directions, 0 moving in.
-
-    The same as to pad with zeros and to cut a window of the old size at a random place.
-    """
-    shift = torch.randint(-padding, padding + 1, (2, len(x), 1, 1), generator=generator)
-    down, right = shift.to(x.device, non_blocking=True)
-    rows = torch.arange(x.shape[2], device=x.device)[:, None] + down  # (B, H, 1)
-    columns = torch.arange(x.shape[3], device=x.device) + right  # (B, 1, W)
-    return pick_pixels(x, rows, columns)
+def random_crop(x: Tensor, source: Generator | Shares, padding: int) -> Tensor:
+    """Pad every image with zeros and cut out a window of the old size at a place of its own."""
+    places = 2 * padding + 1
+    corner = drawn(lambda n, g: torch.randint(places, (2, n), generator=g), len(x), source)
+    top, left = corner.to(x.device, non_blocking=True)
+    padded = F.pad(x, [padding] * 4)
+    windows = padded.unfold(2, x.shape[2], 1).unfold(3, x.shape[3], 1)  # (B, C, places², H, W)
+    return windows[torch.arange(len(x), device=x.device), :, top, left]
 
 
-def random_flip(x: Tensor, generator: Generator, p: float = 0.5) -> Tensor:
+def random_flip(x: Tensor, source: Generator | Shares, p: float = 0.5) -> Tensor:
     """Mirror every image left to right with probability p, each by its own coin."""
-    heads = (torch.rand(len(x), 1, 1, 1, generator=generator) < p).to(x.device, non_blocking=True)
+    coins = drawn(lambda n, g: torch.rand(n, generator=g), len(x), source)
+    heads = (coins.view(-1, 1, 1, 1) < p).to(x.device, non_blocking=True)
     return x ^ ((x ^ x.flip(3)) * heads)  # where() on bytes takes twice as long
 
 
@@ -72,15 +75,26 @@ class Augment:
         if self.padding < 0:
             raise InvalidSetting(f"padding is a number of pixels, 0 or more, not {self.padding}")
 
-    def __call__(self, x: Tensor, generator: Generator) -> Tensor:
+    def __call__(self, x: Tensor, source: Generator | Shares) -> Tensor:
         self.view.check(x)
         if self.padding:
-            x = random_crop(x, generator, self.padding)
+            x = random_crop(x, source, self.padding)
         if self.flip:
-            x = random_flip(x, generator)
+            x = random_flip(x, source)
         if self.rand_augment:
-            x = rand_augment(x, generator)
+            x = rand_augment(x, source)
         return self.view(x)
+
+
+def augment_together(
+    augment: Callable[[Tensor, Generator], Tensor], *batches: tuple[Tensor, Generator]
+) -> tuple[Tensor, ...]:
+    """Return augment(x, generator) of every batch; an `Augment` takes all at once: fewer calls."""
+    if not isinstance(augment, Augment):
+        return tuple(augment(x, generator) for x, generator in batches)
+    shares = [(len(x), generator) for x, generator in batches]
+    X = augment(torch.cat([x for x, _ in batches]), shares)
+    return torch.split(X, [n for n, _ in shares])
 
 
 # ---- negative transformations: x (B, C, H, W), g (B,) int64 in {0, 1, 2}, partner like x or None
@@ -90,15 +104,26 @@ QUADRANTS = ((1, 3, 0, 2), (2, 0, 3, 1), (3, 2, 1, 0))  # which of 0 1 / 2 3 com
 
 
 def _rearrange(x: Tensor, sources: Tensor, g: Tensor) -> Tensor:
-    """Give every image arrangement g of its pixels; sources (3, H, W) says where they come from."""
-    index = sources.flatten(1)[g][:, None].expand(-1, x.shape[1], -1)  # (B, C, H W)
+    """Give every image arrangement g of its pixels; sources (3, H·W) says where they come from."""
+    rows = sources.index_select(0, g.to(x.device, non_blocking=True))  # (B, H·W)
+    index = rows[:, None].expand(-1, x.shape[1], -1)
     return x.flatten(2).gather(2, index).view(x.shape)
 
 
-def _places(x: Tensor) -> Tensor:
-    """Return the number of every pixel of an image, (H, W)."""
-    h, w = x.shape[2:]
-    return torch.arange(h * w, device=x.device).view(h, w)
+@lru_cache(maxsize=8)
+def quarter_turns(side: int, device: torch.device) -> Tensor:
+    """Return where the pixels of a square come from when it turns by 1, 2 and 3 quarters."""
+    places = torch.arange(side * side, device=device).view(side, side)
+    return torch.stack([places.rot90(k) for k in (1, 2, 3)]).flatten(1)
+
+
+@lru_cache(maxsize=8)
+def rearrangements(h: int, w: int, device: torch.device) -> Tensor:
+    """Return where the pixels come from when the quadrants stand as the rows of QUADRANTS say."""
+    places = torch.arange(h * w, device=device)
+    quarters = places.view(2, h // 2, 2, w // 2).transpose(1, 2).flatten(0, 1)
+    moved = torch.stack([quarters[k] for row in QUADRANTS for k in row])  # (12, H / 2, W / 2)
+    return moved.view(3, 2, 2, h // 2, w // 2).transpose(2, 3).reshape(3, h * w)
 
 
 def rotation(x: Tensor, g: Tensor, partner: Tensor | None, generator: Generator) -> Tensor:
@@ -108,7 +133,7 @@ def rotation(x: Tensor, g: Tensor, partner: Tensor | None, generator: Generator)
             f"a quarter turn needs square images, these are {x.shape[2]} x {x.shape[3]}; "
             "resize them to a square, or choose another negative transformation"
         )
-    return _rearrange(x, torch.stack([_places(x).rot90(k) for k in (1, 2, 3)]), g)
+    return _rearrange(x, quarter_turns(x.shape[2], x.device), g)
 
 
 def permutation(x: Tensor, g: Tensor, partner: Tensor | None, generator: Generator) -> Tensor:
@@ -119,10 +144,7 @@ def permutation(x: Tensor, g: Tensor, partner: Tensor | None, generator: Generat
             f"images of {h} x {w} have no four equal quadrants; "
             "use an even height and width, or another negative transformation than permutation"
         )
-    quarters = _places(x).view(2, h // 2, 2, w // 2).transpose(1, 2).flatten(0, 1)
-    moved = torch.stack([quarters[k] for row in QUADRANTS for k in row])  # (12, H / 2, W / 2)
-    sources = moved.view(3, 2, 2, h // 2, w // 2).transpose(2, 3).reshape(3, h, w)
-    return _rearrange(x, sources, g)
+    return _rearrange(x, rearrangements(h, w, x.device), g)
 
 
 def cutmix(x: Tensor, g: Tensor, partner: Tensor | None, generator: Generator) -> Tensor:

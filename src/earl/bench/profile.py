@@ -17,8 +17,8 @@ PARTS: Mapping[str, tuple[str, str]] = {
     "check": ("learner.py", "check"),
     "insert": ("memory.py", "add"),
     "draw": ("memory.py", "sample"),
-    "augment": ("earl.py", "_augment"),
-    "prepare": ("earl.py", "_preparatory"),
+    "augment": ("transforms.py", "augment_together"),
+    "prepare": ("preparatory.py", "transform"),
     "forward": ("networks.py", "train_forward"),
     "loss": ("etf.py", "dot_regression"),
     "backward": ("_tensor.py", "backward"),
@@ -27,7 +27,7 @@ PARTS: Mapping[str, tuple[str, str]] = {
     "residuals": ("residuals.py", "push"),
     "count": ("work.py", "add"),
 }
-NESTED = ("earl.py", "_augment"), ("preparatory.py", "make")  # augmentation that `prepare` holds
+DRAWS = ("earl.py", "_preparatory"), ("preparatory.py", "images_of")  # that `prepare` begins with
 
 
 @dataclass(frozen=True)
@@ -60,25 +60,17 @@ def profile(case: str, learner: Learner, steps: int) -> Profile:
     stats = pstats.Stats(watch)
     whole = cumulative(stats, "earl.py", "observe")
     parts = {name: cumulative(stats, *where) for name, where in PARTS.items()}
-    parts["augment"] -= cumulative(stats, *NESTED[0], caller=NESTED[1])
+    parts["prepare"] += sum(cumulative(stats, *where) for where in DRAWS)
     parts["rest"] = whole - sum(parts.values())
     return Profile(case, {name: 1e3 * seconds / steps for name, seconds in parts.items()})
 
 
-def cumulative(
-    stats: pstats.Stats, file: str, name: str, caller: tuple[str, str] | None = None
-) -> float:
-    """Return the seconds in a function and all it calls; of one caller's calls only, if given."""
+def cumulative(stats: pstats.Stats, file: str, name: str) -> float:
+    """Return the seconds in a function and all it calls."""
     total = 0.0
-    for (path, _, function), (*_, seconds, callers) in entries(stats).items():
-        if function != name or not path.endswith(f"/{file}"):
-            continue
-        if caller is None:
+    for (path, _, function), (*_, seconds, _) in entries(stats).items():
+        if function == name and path.endswith(f"/{file}"):
             total += seconds
-            continue
-        for (path_, _, function_), (*_, part) in callers.items():
-            if function_ == caller[1] and path_.endswith(f"/{caller[0]}"):
-                total += part
     return total
 
 

@@ -13,6 +13,7 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from earl.datasets.prepare import (
     Broken,
     check_split,
     decode_split,
+    processes,
     store_encoded,
 )
 from earl.datasets.source import Contents, Found, Labels, Listing, Source
@@ -93,10 +95,10 @@ def build(entry: Path, found: Found, source: Source, size: int) -> None:
     folder = source.cache / f".tmp-{entry.name}-{secrets.token_hex(4)}"
     folder.mkdir()
     try:
-        broken = {
-            s: write_split(folder, s, getattr(contents, s), size, source, found.path)
-            for s in SPLITS
-        }
+        with processes(contents, size, source) as pool:
+            broken = {
+                s: write_split(folder, s, getattr(contents, s), size, source, pool) for s in SPLITS
+            }
         check_broken(broken, contents, source)
         manifest = describe(folder, found, contents, size, broken, source)
         write_file(folder / "manifest.json", json.dumps(manifest, indent=1).encode())
@@ -122,12 +124,12 @@ def remove_outdated(entry: Path, manifest: dict[str, Any]) -> None:
 
 
 def write_split(
-    folder: Path, split: str, listing: Listing, size: int, source: Source, root: Path
+    folder: Path, split: str, listing: Listing, size: int, source: Source, pool: Executor | None
 ) -> list[Broken]:
     """Write all that there is to know about a split; return the images that were left out."""
     images_file = folder / f"{split}.images.npy"
     if size <= LARGEST_DECODED:
-        broken = decode_split(listing, size, images_file, source)
+        broken = decode_split(listing, size, images_file, source, pool)
     elif listing.files:
         broken = check_split(listing, source)
     else:

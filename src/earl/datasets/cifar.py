@@ -11,7 +11,7 @@ from earl.datasets.cache import open_dataset
 from earl.datasets.dataset import Dataset
 from earl.datasets.folder import find_folder
 from earl.datasets.parquet import find_parquet
-from earl.datasets.parts import Decoded, Part
+from earl.datasets.parts import Part
 from earl.datasets.source import (
     Contents,
     Found,
@@ -23,6 +23,7 @@ from earl.datasets.source import (
     locate,
 )
 from earl.errors import DataNotFound, InvalidInput
+from earl.images import Pixels
 
 PIXELS = 3 * 32 * 32
 RECORDS_IN_A_PART = 10_000
@@ -173,9 +174,10 @@ class Records:
             raise InvalidInput(f"{self.file} became shorter while it was read")
         return raw.reshape(self.count, width)
 
-    def decode(self, size: int) -> Decoded:
+    def decode(self, into: Pixels) -> dict[int, str]:
         pixels = self.rows()[:, self.label_bytes :].reshape(-1, 3, 32, 32)
-        return Decoded(images.resize(pixels, size))
+        into[:] = images.resize(pixels, into.shape[-1])
+        return {}
 
 
 def read_records(version: Version, files: list[Path]) -> Listing:
@@ -229,10 +231,11 @@ class Pickled:
     def name(self, row: int) -> str:
         return f"{self.file}, image {row}"
 
-    def decode(self, size: int) -> Decoded:
+    def decode(self, into: Pixels) -> dict[int, str]:
         path = Path(self.file)
         pixels = cifar_pickle.pixels(cifar_pickle.read_batch(path), path)
-        return Decoded(images.resize(pixels, size))
+        into[:] = images.resize(pixels, into.shape[-1])
+        return {}
 
 
 def read_pickles(version: Version, files: list[Path]) -> Listing:

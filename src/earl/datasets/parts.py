@@ -4,25 +4,16 @@ Workers may be other processes, so nothing here needs torch.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
-
-import numpy as np
 
 from earl import images
 from earl.errors import BrokenImage
 from earl.images import Pixels
 
 FILES_IN_A_PART = 256
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """Pixels, uint8 (n, 3, size, size), and why some rows are broken; those hold nothing."""
-
-    pixels: Pixels
-    broken: dict[int, str] = field(default_factory=dict)
+ROWS_OF_A_SHEET = 256
 
 
 class Part(Protocol):
@@ -34,8 +25,8 @@ class Part(Protocol):
         """Return what a person calls the image."""
         ...
 
-    def decode(self, size: int) -> Decoded:
-        """Return all images of the part."""
+    def decode(self, into: Pixels) -> dict[int, str]:
+        """Fill an array, uint8 (n, 3, size, size), and return why some rows are broken."""
         ...
 
 
@@ -64,8 +55,8 @@ class FilePart:
     def loader(self) -> Callable[[int], bytes]:
         return lambda row: images.read_file(Path(self.root, self.names[row]))
 
-    def decode(self, size: int) -> Decoded:
-        return decode_rows(self, size)
+    def decode(self, into: Pixels) -> dict[int, str]:
+        return decode_rows(self, into)
 
 
 def file_parts(root: Path, names: list[str]) -> list[Part]:
@@ -107,21 +98,25 @@ class ParquetPart:
 
         return load
 
-    def decode(self, size: int) -> Decoded:
-        return decode_rows(self, size)
+    def decode(self, into: Pixels) -> dict[int, str]:
+        return decode_rows(self, into)
 
 
-def decode_rows(part: EncodedPart, size: int) -> Decoded:
-    """Decode the rows of a part one after the other."""
-    pixels = np.zeros((len(part), 3, size, size), np.uint8)
+def decode_rows(part: EncodedPart, into: Pixels) -> dict[int, str]:
+    """Decode the rows of a part one after the other; the broken ones become black."""
+    size = into.shape[-1]
     broken = {}
     load = part.loader()
-    for row in range(len(part)):
-        try:
-            pixels[row] = images.decode(load(row), size)
-        except BrokenImage as error:
-            broken[row] = str(error)
-    return Decoded(pixels, broken)
+    for start in range(0, len(part), ROWS_OF_A_SHEET):
+        rows = range(start, min(start + ROWS_OF_A_SHEET, len(part)))
+        sheet = images.Sheet(len(rows), size)
+        for row in rows:
+            try:
+                sheet.put(row - start, load(row))
+            except BrokenImage as error:
+                broken[row] = str(error)
+        into[rows.start : rows.stop] = sheet.pixels()
+    return broken
 
 
 def check_rows(part: EncodedPart) -> dict[int, str]:

@@ -1,12 +1,14 @@
 """Preparing a split: every image is decoded once, before any training, and the broken ones named.
 
-Small images are decoded by several processes straight into one array on disk; threads would take
-turns at the interpreter and be slower than one. Large ones are only checked, by threads, and are
-decoded again when they are asked for.
+Small images are decoded by several processes straight into one array on disk, of which this one
+works while the others are still starting; threads would take turns at the interpreter and be
+slower than one. Large ones are only checked, by threads, and are decoded again when they are asked
+for.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,11 +20,11 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from earl.datasets.parts import EncodedPart, Part, check_rows, encoded_rows
-from earl.datasets.source import Listing, Source
+from earl.datasets.source import Contents, Listing, Source
 from earl.errors import InvalidSetting
 
 LARGEST_DECODED = 64  # pixels: larger images are not kept decoded
-WORTH_PROCESSES = 20_000  # images: fewer are decoded before the processes have started
+WORTH_PROCESSES = 20_000  # images: fewer are decoded before other processes have started
 
 Jobs = list[Callable[[], dict[int, str]]]  # one per part: which rows are broken, and why
 
@@ -39,37 +41,33 @@ class Broken:
         return f"{self.name}: {self.why}"
 
 
-def decode_split(listing: Listing, size: int, target: Path, source: Source) -> list[Broken]:
+def decode_split(
+    listing: Listing, size: int, target: Path, source: Source, pool: Executor | None
+) -> list[Broken]:
     """Write all images of a split to one .npy file, uint8 (N, 3, size, size)."""
     shape = (len(listing), 3, size, size)
     array = open_memmap(target, mode="w+", dtype=np.uint8, shape=shape)
     array.flush()
     del array  # every worker maps it for itself
-    slow = len(listing) >= WORTH_PROCESSES and isinstance(listing.parts[0], EncodedPart)
-    workers = source.workers if slow else 1
     jobs: Jobs = [
-        partial(decode_part, part, size, str(target), start) for start, part in with_starts(listing)
+        partial(decode_part, part, str(target), start) for start, part in with_starts(listing)
     ]
     try:
-        with processes(workers) as pool:
-            return run(jobs, listing, pool, source)
+        return run(jobs, listing, pool, source)
     except BrokenProcessPool:  # a script without the usual `if __name__ == "__main__"`, say
         return run(jobs, listing, None, source)
 
 
-def decode_part(part: Part, size: int, target: str, start: int) -> dict[int, str]:
+def decode_part(part: Part, target: str, start: int) -> dict[int, str]:
     """Write the images of a part to their rows of a .npy file; return why some are broken."""
     array = open_memmap(target, mode="r+")
-    decoded = part.decode(size)
-    array[start : start + len(part)] = decoded.pixels
-    array.flush()
-    return decoded.broken
+    return part.decode(array[start : start + len(part)])
 
 
 def check_split(listing: Listing, source: Source) -> list[Broken]:
     """Find the images of a split that cannot be decoded, and keep none of them."""
     jobs: Jobs = [partial(check_rows, encoded(part)) for part in listing.parts]
-    with ThreadPoolExecutor(source.workers) as pool:
+    with ThreadPoolExecutor(max(1, source.workers - 1)) as pool:  # this thread works as well
         return run(jobs, listing, pool, source)
 
 
@@ -105,12 +103,14 @@ def with_starts(listing: Listing) -> Iterator[tuple[int, Part]]:
 
 
 @contextmanager
-def processes(workers: int) -> Iterator[Executor | None]:
-    """Give a pool of processes, or None if there is to be one worker only."""
-    if workers < 2:
+def processes(contents: Contents, size: int, source: Source) -> Iterator[Executor | None]:
+    """Give a pool of processes that decode beside this one, or None where it would not pay."""
+    many = len(contents.train) + len(contents.test) >= WORTH_PROCESSES
+    slow = size <= LARGEST_DECODED and isinstance(contents.train.parts[0], EncodedPart)
+    if source.workers < 2 or not (many and slow):
         yield None
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(source.workers - 1, mp_context=get_context("spawn")) as pool:
         try:
             yield pool
         except BaseException:
@@ -119,11 +119,33 @@ def processes(workers: int) -> Iterator[Executor | None]:
 
 
 def run(jobs: Jobs, listing: Listing, pool: Executor | None, source: Source) -> list[Broken]:
-    """Run one job per part, in a pool or right here, and collect what is broken."""
-    futures = [pool.submit(job) for job in jobs] if pool is not None else []
-    results = (future.result() for future in futures) if futures else (job() for job in jobs)
-    broken = []
-    for (start, part), result in zip(with_starts(listing), results, strict=True):
+    """Run one job per part and collect what is broken, in the order of the rows."""
+    parts = list(with_starts(listing))
+    broken, done = [], 0
+    for number, result in finished(jobs, pool, source.workers - 1):
+        start, part = parts[number]
         broken += [Broken(start + row, part.name(row), why) for row, why in result.items()]
-        source.progress("prepare", start + len(part), len(listing))
-    return broken
+        done += len(part)
+        source.progress("prepare", done, len(listing))
+    return sorted(broken, key=lambda b: b.row)
+
+
+def finished(
+    jobs: Jobs, pool: Executor | None, workers: int
+) -> Iterator[tuple[int, dict[int, str]]]:
+    """Yield the number and the result of each job as they end; this process works with the pool.
+
+    The pool has two jobs per worker at a time: it never waits, and leaves the others to this one.
+    """
+    waiting = deque(enumerate(jobs))
+    begun: deque[tuple[int, Future[dict[int, str]]]] = deque()
+    while waiting or begun:
+        while pool is not None and waiting and len(begun) < 2 * workers:
+            number, job = waiting.popleft()
+            begun.append((number, pool.submit(job)))
+        if waiting:
+            number, job = waiting.popleft()
+            yield number, job()
+        while begun and (begun[0][1].done() or not waiting):
+            number, future = begun.popleft()
+            yield number, future.result()

@@ -87,7 +87,7 @@ class DERpp(Learner):
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         z = forward(self.network, self.setting, X)  # one pass: shared batch statistics
-        z = z[:, : n + self.future].float()
+        z = z[:, : n + self.future]
         Y, stored = Y.to(z.device), stored[:, : z.shape[1]].to(z.device)
         loss = F.cross_entropy(z[:w, :n], Y[:w])
         if len(rows):
@@ -104,7 +104,7 @@ class DERpp(Learner):
         """Return the logits of seen and spare rows as the network answers now, (b, n + f)."""
         self.work.count(forwards=len(X))
         with torch.inference_mode():
-            z: Tensor = self.network.head(self.features(X)).float()
+            z: Tensor = self.network.head(self.features(X))
             return z[:, : len(self.classes) + self.future]
 
     def scores(self, x: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting, UnknownName
@@ -13,11 +13,11 @@ from earl.etf import Frame, SimplexETF, dot_regression
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
 from earl.memory import POLICIES, Memory
 from earl.networks import GrowingLinear, Projection, build, feature_size
-from earl.preparatory import PreparatoryData, all_forms, one_form_each
+from earl.preparatory import PreparatoryData, all_forms, images_of, one_form_each
 from earl.randomness import Randomness
 from earl.registry import suggest
 from earl.residuals import ResidualMemory, correct
-from earl.transforms import NEGATIVES
+from earl.transforms import NEGATIVES, augment_together
 from earl.work import Work
 
 COSINE_SCALE = 10.0  # of a learnable classifier's logits
@@ -104,24 +104,15 @@ class EARL(Learner):
                 self._update()
 
     def _update(self) -> None:
-        t, B = self.work.updates, self.setting.batch_size
-        draw = self.randomness.at(t, "draw")
-        B_p = 0
-        if self.prepare is not None and self.prepare.active and not self.on_top:
-            B_p = B // 2
-        X, Y = self.memory.sample(B - B_p, "x", "y", generator=draw)
-        X = self._augment(X, self.randomness.at(t, "augment"))
-        X_p, Y_p = self._preparatory(t, B_p)
-
+        X, Y, X_p, Y_p = self._batch(self.work.updates)
         f = forward(self.f, self.setting, torch.cat((X, X_p)))  # one pass: shared batch statistics
-        f_hat = F.normalize(f.float(), dim=1)
-        f_hat, f_hat_p = f_hat.split((len(X), len(X_p)))
+        f_hat, f_hat_p = F.normalize(f, dim=1).split((len(X), len(X_p)))
         W, Y_d = self._vectors(), Y.to(f_hat.device)
         loss = dot_regression(f_hat, W[Y_d]).mean()  # Eq. (4)
-        if self.learned is not None:  # which alone would pull all features and vectors to one point
-            loss = loss + F.cross_entropy(COSINE_SCALE * f_hat @ W.T, Y_d)
         if len(X_p):
             loss = loss + self.lam * dot_regression(f_hat_p, self.frame.back(Y_p)).mean()
+        if self.learned is not None:  # which alone would pull all features and vectors to one point
+            loss = loss + F.cross_entropy(COSINE_SCALE * f_hat @ W.T, Y_d)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -129,20 +120,35 @@ class EARL(Learner):
             self.residuals.push(f_hat.detach(), Y)  # the residual w_Y - f_hat follows from it
         self.work.add(images=len(X) + len(X_p))
 
-    def _preparatory(self, t: int, B_p: int) -> tuple[Tensor, Tensor]:
-        """Return (X_p, Y_p): B_p images inside the batch, or the authors' number on top of it."""
-        draw = self.randomness.at(t, "prepare")
-        if self.prepare is not None and self.prepare.active:
-            if self.on_top and t > 0:
-                classes, forms = all_forms(self.memory, self.setting.batch_size, draw)
-            else:
-                classes, forms = one_form_each(self.memory, B_p, draw)
-            if len(classes):
-                return self.prepare.make(self.memory, classes, forms, self._augment, draw)
-        nothing = torch.empty(0, *self.setting.image_shape, device=self.setting.device)
-        return nothing, torch.empty(0, dtype=torch.int64)
+    def _batch(self, t: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return (X, Y) drawn from memory and (X_p, Y_p) made of it, augmented in one go."""
+        B = self.setting.batch_size
+        draw, draw_p = self.randomness.at(t, "draw"), self.randomness.at(t, "prepare")
+        classes, forms = self._preparatory(t, draw_p)
+        inside = 0 if self.on_top else len(classes)
+        X, Y = self.memory.sample(B - inside, "x", "y", generator=draw)
+        augment = self.randomness.at(t, "augment")
+        if self.prepare is None or not len(classes):
+            X = self._augment(X, augment)
+            return X, Y, X[:0], Y[:0]
+        x_p = images_of(classes, self.memory, draw_p)
+        both = (X.to(self.setting.device), augment), (x_p.to(self.setting.device), draw_p)
+        X, X_p = augment_together(self.setting.augment, *both)
+        X_p, Y_p = self.prepare.transform(X_p, classes, forms, self.memory, self._augment, draw_p)
+        return X, Y, X_p, Y_p
 
-    def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
+    def _preparatory(self, t: int, draw: Generator) -> tuple[Tensor, Tensor]:
+        """Draw classes (n,) to prepare with and their forms (n, c): half a batch, or on top of it.
+
+        On top the number is that of the authors' code.
+        """
+        if self.prepare is None or not self.prepare.active or (self.on_top and t == 0):
+            return torch.empty(0, dtype=torch.int64), torch.empty(0, 1, dtype=torch.int64)
+        if self.on_top:
+            return all_forms(self.memory, self.setting.batch_size, draw)
+        return one_form_each(self.memory, self.setting.batch_size // 2, draw)
+
+    def _augment(self, x: Tensor, generator: Generator) -> Tensor:
         return self.setting.augment(x.to(self.setting.device), generator)
 
     def scores(self, x: Tensor) -> Tensor:
@@ -156,7 +162,7 @@ class EARL(Learner):
 
     def features(self, x: Tensor) -> Tensor:
         """Return f_hat(x) before correction, (B, d)."""
-        return F.normalize(ask(self.f, self.setting, x).float(), dim=1)
+        return F.normalize(ask(self.f, self.setting, x), dim=1)
 
     def vectors(self) -> Tensor:
         """Return the vectors of the seen classes, (n, d)."""

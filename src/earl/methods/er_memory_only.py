@@ -46,7 +46,7 @@ class MemoryOnlyER(Learner):
         X, Y = self.memory.sample(B, "x", "y", generator=self.randomness.at(t, "draw"))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         z = forward(self.network, self.setting, X)[:, : len(self.classes)]
-        loss = F.cross_entropy(z.float(), Y.to(z.device))
+        loss = F.cross_entropy(z, Y.to(z.device))
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()

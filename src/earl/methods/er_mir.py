@@ -74,7 +74,7 @@ class ERMIR(Learner):
             X_m, Y_m = self._retrieve(X, Y)
             X, Y = torch.cat((X, self._augment(X_m, "augment memory"))), torch.cat((Y, Y_m))
         z = forward(self.network, self.setting, X)[:, : len(self.classes)]
-        loss = F.cross_entropy(z.float(), Y)
+        loss = F.cross_entropy(z, Y)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -117,7 +117,7 @@ class ERMIR(Learner):
         self.network.train()
         z = functional_call(self.network, {**copies, **(theta or {})}, (several,))
         z = z[: len(X), : len(self.classes)]
-        return F.cross_entropy(z.float(), Y, reduction="none")
+        return F.cross_entropy(z, Y, reduction="none")
 
     def _augment(self, X: Tensor, purpose: str) -> Tensor:
         generator = self.randomness.at(self.work.updates, purpose)

@@ -86,7 +86,7 @@ class EWC(Learner):
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         z = forward(self.network, self.setting, X)[:, : len(self.classes)]
-        loss = F.cross_entropy(z.float(), Y.to(z.device))
+        loss = F.cross_entropy(z, Y.to(z.device))
         self.optimizer.zero_grad()
         loss.backward()
         # The penalty enters by its gradient, and only now: the Fisher is that of cross-entropy.

@@ -83,7 +83,7 @@ class MEMO(Learner):
             X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
-        h = forward(self.network, self.setting, X)  # (B, s·size)
+        h = forward(self.network.extractors, self.setting, X)  # (B, s·size)
         loss = self._loss(h, Y.to(h.device))
         self.optimizer.zero_grad()
         loss.backward()
@@ -94,10 +94,10 @@ class MEMO(Learner):
         """Return CE(z, y) + α_a CE(a, aux label) of the features h of all extractors."""
         n, n_prev = len(self.classes), self.tasks.n_prev
         z = self.network.head(h)[:, :n]
-        loss = F.cross_entropy(z.float(), Y)
+        loss = F.cross_entropy(z, Y)
         if self.network.aux is not None:
             a = self.network.aux(h[:, -self.network.size :])[:, : 1 + n - n_prev]
-            loss = loss + self.aux_weight * F.cross_entropy(a.float(), aux_labels(Y, n_prev))
+            loss = loss + self.aux_weight * F.cross_entropy(a, aux_labels(Y, n_prev))
         return loss
 
     def end_task(self) -> None:

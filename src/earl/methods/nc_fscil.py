@@ -144,7 +144,7 @@ class NCFSCIL(Learner):
 
     def _step(self, f: Tensor, Y: Tensor) -> None:
         W = self.vectors()
-        loss = dot_regression(F.normalize(f.float(), dim=1), W[Y.to(W.device)]).mean()
+        loss = dot_regression(F.normalize(f, dim=1), W[Y.to(W.device)]).mean()
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -155,7 +155,7 @@ class NCFSCIL(Learner):
 
     def features(self, x: Tensor) -> Tensor:
         """Return f_hat(x), (B, d)."""
-        return F.normalize(ask(self.f, self.setting, x).float(), dim=1)
+        return F.normalize(ask(self.f, self.setting, x), dim=1)
 
     def vectors(self) -> Tensor:
         """Return the vectors of the seen classes, (n, d)."""

@@ -102,7 +102,7 @@ class PoLRS(Learner):
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         for network, optimizer in zip(self.networks, self.optimizers, strict=True):
             z = forward(network, self.setting, X)[:, : len(self.classes)]
-            loss = F.cross_entropy(z.float(), Y.to(z.device))
+            loss = F.cross_entropy(z, Y.to(z.device))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

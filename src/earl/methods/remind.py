@@ -148,7 +148,7 @@ class REMIND(Learner):
 
     def _step(self, z: Tensor, targets: Tensor) -> None:
         """Descend the cross-entropy; targets are class numbers (B,) or distributions (B, n)."""
-        z = z[:, : len(self.classes)].float()
+        z = z[:, : len(self.classes)]
         loss = F.cross_entropy(z, targets.to(z.device))
         self.optimizer.zero_grad()
         loss.backward()

@@ -85,7 +85,7 @@ class SCR(Learner):
             X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         views = self._views(X.to(self.setting.device), t)  # (2B, C, H, W)
-        z = F.normalize(forward(self.network, self.setting, views).float(), dim=1)
+        z = F.normalize(forward(self.network, self.setting, views), dim=1)
         loss = supervised_contrastive(z, Y.repeat(2).to(z.device), self.temperature).mean()
         self.optimizer.zero_grad()
         loss.backward()
@@ -110,7 +110,7 @@ class SCR(Learner):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the backbone's normalised features, without the projection head, (B, size)."""
-        return F.normalize(ask(self.network[0], self.setting, x).float(), dim=1)
+        return F.normalize(ask(self.network[0], self.setting, x), dim=1)
 
     def vectors(self) -> Tensor:
         """Return the normalised mean feature of each class, (n, size); 0 for one without images.

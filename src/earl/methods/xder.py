@@ -125,7 +125,7 @@ class XDER(Learner):
         z = forward(
             self.network, self.setting, self.setting.augment(X, self.randomness.at(t, "augment"))
         )
-        z = z[:, : len(self.classes) + self.future].float()  # past, present, future
+        z = z[:, : len(self.classes) + self.future]  # past, present, future
         loss = self._der_loss(z, Y, stored[:, : z.shape[1]].to(z.device), w)
         loss = loss + self.lam * self._contrast(X[: self.contrasted], Y[: self.contrasted], t)
         loss = loss + self.eta * self._margins(z, Y, w)
@@ -156,7 +156,7 @@ class XDER(Learner):
         n = len(self.classes)
         with untracked(self.network):  # answers concern images that look like the others
             z = forward(self.network, self.setting, self.setting.view(X_v))[:, n : n + self.future]
-        f_hat = F.normalize(z.float(), dim=1)
+        f_hat = F.normalize(z, dim=1)
         loss = supervised_contrastive(f_hat, Y.repeat(self.views), self.temperature)
         return loss.sum() / len(X)
 
@@ -191,7 +191,7 @@ class XDER(Learner):
         """Return the logits of seen and future classes as the network answers now, (b, n + f)."""
         self.work.count(forwards=len(X))
         with torch.inference_mode():
-            z: Tensor = self.network.head(self.features(X)).float().cpu()
+            z: Tensor = self.network.head(self.features(X)).cpu()
             return z[:, : len(self.classes) + self.future]
 
     def scores(self, x: Tensor) -> Tensor:

@@ -1,0 +1,91 @@
+"""A run by several ranks, started by `torchrun`: the first keeps its directory, others assist."""
+
+import os
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from torch.distributed import DistError, PrefixStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
+
+from earl.datasets.dataset import Dataset
+from earl.errors import EarlError
+from earl.experiment import best_device
+from earl.parallel import Ranks
+from earl.run import Moment, learn_online
+from earl.rundirectory import RunDirectory, thread_count
+
+
+def join(device: str, timeout: float) -> Ranks | None:
+    """Meet the other ranks that `torchrun` has started; None where there are no others."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return None
+    store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
+    # torchrun keeps its store when it begins again, with the addresses of processes long dead.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return Ranks(
+        PrefixStore(f"attempt {attempt}", store),
+        rank,
+        size,
+        local_rank=int(os.environ["LOCAL_RANK"]),
+        device=best_device() if device == "auto" else device,
+        timeout=timeout,
+    )
+
+
+@contextmanager
+def losses_explained() -> Iterator[None]:
+    """Within this context the loss of another rank is an EarlError that says how to go on."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not (isinstance(error, DistError) or "gloo" in str(error).lower()):
+            raise
+        why = re.sub(r"^\[\S+\] ", "", str(error).splitlines()[0])
+        raise EarlError(
+            f"another rank is lost ({why.partition('. ')[0]}); with "
+            "torchrun --max-restarts N the run goes on from its last snapshot by itself"
+        ) from error
+
+
+def carry_on(
+    directory: RunDirectory,
+    dataset: Dataset | None,
+    ranks: Ranks | None,
+    device: str,
+    threads: int | None,
+    snapshot_seconds: float,
+) -> Generator[Moment]:
+    """Yield the moments of a run, on every rank."""
+    if ranks is None or ranks.first:
+        yield from directory.run(
+            device=device,
+            threads=threads,
+            snapshot_seconds=snapshot_seconds,
+            dataset=dataset,
+            ranks=ranks,
+        )
+    else:
+        yield from assist(directory, dataset, ranks)
+    if ranks is not None:
+        ranks.leave()
+
+
+def assist(directory: RunDirectory, dataset: Dataset | None, ranks: Ranks) -> Generator[Moment]:
+    """Yield the moments of a run that the first rank keeps; this one learns with it."""
+    environment = ranks.share()
+    if environment is None:  # the run has ended before
+        return
+    with thread_count(environment["threads"]):
+        built = directory.experiment.build(environment["device"], dataset, ranks)
+        start, state = ranks.share()
+        built.learner.load_state_dict(state)
+        yield from learn_online(
+            built.learner,
+            built.stream,
+            built.exam,
+            every=built.every,
+            start=start,
+            probes=built.probes,
+        )

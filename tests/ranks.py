@@ -1,0 +1,74 @@
+"""Run by torchrun: every rank trains methods alone and together, and compares, in float64."""
+
+import sys
+
+import torch
+from torch import nn
+from torch.testing import assert_close as close
+
+from earl.catalogue import METHOD_FACTS
+from earl.errors import EarlError
+from earl.experiment import Experiment
+from earl.learner import Learner
+from earl.matching import noise_learner, random_images
+from earl.parallel import Ranks
+from earl.state import digest, flatten
+from earl.together import join
+
+SHAPE, CLASSES, SAMPLES = (3, 8, 8), 4, 48
+
+
+def taught(method: str, ranks: Ranks | None) -> Learner:
+    """Return a learner after some samples; seven of a batch do not divide by two, nor by three."""
+    settings = {"memory_size": 20, "batch_size": 7, "lr": 0.01}
+    experiment = Experiment(method=method, dataset="shapes", stream="disjoint", settings=settings)
+    learner = noise_learner(experiment, SHAPE, SAMPLES)
+    object.__setattr__(learner.setting, "ranks", ranks)
+    x, y = random_images(SHAPE, CLASSES, SAMPLES)
+    y = y.sort().values
+    for step in range(SAMPLES):
+        learner.observe(x[step : step + 1], y[step : step + 1])
+        if step == SAMPLES // 2:
+            learner.end_task()
+    learner.finish()
+    return learner
+
+
+def compare(method: str, ranks: Ranks) -> None:
+    """Raise unless ranks learn what one process learns, each of them the same bits."""
+    alone, together = (flatten(taught(method, r).state_dict())[0] for r in (None, ranks))
+    assert alone.keys() == together.keys()
+    for name, value in alone.items():
+        close(together[name], value, rtol=1e-9, atol=1e-9, equal_nan=True, msg=name)
+    own = digest(together)
+    assert ranks.share(own) == own, f"{method}: the ranks differ"
+
+
+def check_drift_is_noticed(ranks: Ranks) -> None:
+    network = nn.Linear(2, 2)
+    with torch.no_grad():
+        network.weight.fill_(1.0)
+        network.bias.fill_(0.0)
+        ranks.check_equal([network])
+        network.weight[0, 0] += 1e-12 * ranks.rank
+    try:
+        ranks.check_equal([network])
+    except EarlError:
+        return
+    raise AssertionError("ranks with different weights were taken for equal")
+
+
+def main() -> None:
+    torch.set_default_dtype(torch.float64)
+    ranks = join("cpu", timeout=60)
+    assert ranks is not None
+    for method in sys.argv[1:] or METHOD_FACTS:
+        compare(method, ranks)
+        if ranks.first:
+            sys.stdout.write(f"{method} agrees\n")
+    check_drift_is_noticed(ranks)
+    ranks.leave()
+
+
+if __name__ == "__main__":
+    main()

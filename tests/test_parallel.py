@@ -1,0 +1,156 @@
+"""Ranks of torchrun learn what one process learns, and a run survives the loss of one."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from earl.catalogue import METHOD_FACTS
+from earl.rundirectory import RunDirectory
+from earl.snapshot import read_newest
+from earl.state import digest
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+RUN = ["run", "--method", "earl", "--dataset", "shapes", "--stream", "disjoint"]
+RUN += ["--set", "every=20", "--threads", "1", "--snapshot-seconds", "0", "--rank-timeout", "10"]
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+def agree(ranks: int, *methods: str) -> str:
+    """Return what the comparison of ranks with one process prints; it must succeed."""
+    script = str(Path(__file__).with_name("ranks.py"))
+    command = [*TORCHRUN, f"--nproc-per-node={ranks}", script, *methods]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_two_ranks_learn_what_one_process_learns() -> None:
+    methods = ("earl", "ewc", "memo")
+    assert agree(2, *methods) == "".join(f"{name} agrees\n" for name in methods)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_every_method_learns_the_same_on_ranks(ranks: int) -> None:
+    assert agree(ranks) == "".join(f"{name} agrees\n" for name in METHOD_FACTS)
+
+
+class Launched:
+    """A run by two ranks, started with torchrun."""
+
+    def __init__(self, out: Path) -> None:
+        self.log = out.with_suffix(".log")
+        command = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=5", "-m", "earl", *RUN]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen([*command, "--out", str(out)], stdout=log, stderr=log)
+        self.path = out / "shapes" / "disjoint" / "earl,every=20" / "seed-1"
+
+    def ranks(self) -> list[int]:
+        """Return the processes of the two ranks, in this order."""
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return [pid for pid in sorted(pids) if parent(pid) == self.process.pid]
+
+    def evaluations(self) -> int:
+        file = self.path / "history.jsonl"
+        return file.read_bytes().count(b"\n") if file.exists() else 0
+
+    def wait_for(self, evaluations: int) -> None:
+        """Wait until the run has come so far and both ranks work at it."""
+        end = time.monotonic() + 120
+        while self.evaluations() < evaluations or len(self.ranks()) != 2:
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            assert time.monotonic() < end, self.log.read_text()[-3000:]
+            time.sleep(0.02)
+
+    def end(self) -> int:
+        """Wait for the end and return its code."""
+        return self.process.wait(timeout=200)
+
+    def result(self) -> tuple[bytes, str]:
+        """Return all evaluations, and what the learner has become, to the bit."""
+        assert RunDirectory(self.path).summary is not None, self.log.read_text()[-3000:]
+        newest = read_newest(self.path / "snapshots")
+        assert newest is not None
+        return (self.path / "history.jsonl").read_bytes(), digest(newest.state)
+
+
+def parent(pid: int) -> int | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:  # it has ended
+        return None
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+@contextmanager
+def launch(out: Path) -> Iterator[Launched]:
+    launched = Launched(out)
+    try:
+        yield launched
+    finally:
+        for pid in [*launched.ranks(), launched.process.pid]:
+            with_signal(pid, signal.SIGKILL)
+        launched.process.wait()
+
+
+def with_signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def test_the_first_rank_alone_writes_and_a_signal_stops_and_saves_all(tmp_path: Path) -> None:
+    with launch(tmp_path / "stopped") as run:
+        run.wait_for(3)
+        run.process.terminate()
+        run.end()
+        said = run.log.read_text()
+        assert said.count("Stopped and saved. Go on with: earl resume") == 1
+        newest = read_newest(run.path / "snapshots")
+        assert newest is not None and 60 <= newest.step < 160
+        assert re.findall(r"accuracy", said) == ["accuracy"] * run.evaluations()
+
+
+@pytest.mark.slow
+def test_a_run_survives_killed_ranks_to_the_bit(tmp_path: Path) -> None:
+    with launch(tmp_path / "whole") as whole:
+        assert whole.end() == 0
+    choose = random.Random(1)
+    with launch(tmp_path / "killed") as run:
+        for evaluations in (2, 4, 6):
+            run.wait_for(evaluations)
+            with_signal(choose.choice(run.ranks()), signal.SIGKILL)
+            time.sleep(1)  # until torchrun has noticed
+        assert run.end() == 0
+        assert run.result() == whole.result()
+        assert run.log.read_text().count("exitcode: -9") == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_run_survives_a_rank_that_hangs(tmp_path: Path, rank: int) -> None:
+    with launch(tmp_path / "whole") as whole:
+        assert whole.end() == 0
+    with launch(tmp_path / "hung") as run:
+        run.wait_for(3)
+        before = run.ranks()
+        os.kill(before[rank], signal.SIGSTOP)
+        stopped = time.monotonic()
+        other = before[1 - rank]
+        while Path(f"/proc/{other}").exists() and parent(other) is not None:
+            assert time.monotonic() - stopped < 30, "the hung rank was not noticed"
+            time.sleep(0.1)
+        assert run.end() == 0
+        assert run.result() == whole.result()
