@@ -66,7 +66,7 @@ def test_probes_are_recorded(tmp_path: Path) -> None:
         (["run", "--method", "er"], 2, "--dataset"),
         (["run", "--method", "er", *SHAPES, "--sed", "3"], 2, "--sed"),
         (["resume", "nowhere"], 1, "nowhere holds no run"),
-        (["list", "method"], 1, "did you mean 'methods'?"),
+        (["list", "method"], 2, "Did you mean 'methods'?"),
         (["lst"], 2, "lst"),
     ],
 )

@@ -27,7 +27,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_import_and_help_need_no_torch() -> None:
-    heavy = {"torch", "numpy", "sklearn", "matplotlib", "PIL"}
+    heavy = {"torch", "numpy", "sklearn", "matplotlib", "PIL", "pydantic", "rich"}
     for words in ([], ["--help"], ["list"], ["run", "--help"]):
         script = (
             "import sys, earl\n"

@@ -13,6 +13,7 @@ import typer
 
 from earl import cli_bench, cli_data, cli_list, cli_report, cli_reproduce, cli_stream, cli_sweep
 from earl.cli_data import CacheRoot, DataRoot, Limit, PerClass, SkipBroken
+from earl.cli_group import Swift
 from earl.cli_report import TensorBoard, TensorBoardDir
 from earl.errors import DirectoryInUse, EarlError, InvalidSetting, SnapshotError
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 EXIT = {DirectoryInUse: 73, SnapshotError: 65}  # others: 1, and 2 for a wrong command line
 
 app = typer.Typer(
+    cls=Swift,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -186,7 +188,7 @@ app.command()(cli_report.figure)
 app.command()(cli_report.report)
 app.command()(cli_report.export)
 app.command()(cli_bench.bench)
-app.command("list")(cli_list.list_names)
+app.add_typer(cli_list.app, name="list")
 
 
 def load_data(

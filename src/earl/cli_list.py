@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from earl import catalogue
-from earl.errors import InvalidSetting, UnknownName
+from earl.cli_group import Swift
 from earl.recipes import SHAPES, recipe
-from earl.registry import suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.table import Table
 
@@ -29,10 +28,21 @@ KINDS: dict[str, Any] = {
 SUMS = ("images", "waiting", "network")  # bytes of these have a column, all others are "extra"
 
 
-def list_names(
-    kind: Annotated[
-        str | None, typer.Argument(help="methods, datasets, streams, metrics, probes or figures")
-    ] = None,
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+app = typer.Typer(
+    cls=Swift, rich_markup_mode=None, help="List what there is; everything, or one kind of it."
+)
+
+
+@app.callback(invoke_without_command=True)
+def everything(context: typer.Context, as_json: Json = False) -> None:
+    if context.invoked_subcommand is None:
+        print_names(tuple(KINDS), as_json)
+
+
+@app.command()
+def methods(
     cost: Annotated[
         bool, typer.Option("--cost", help="Measure what an update of each method costs, and bytes.")
     ] = False,
@@ -42,24 +52,39 @@ def list_names(
     method: Annotated[
         list[str] | None, typer.Option(help="With --cost: only these methods; repeat at will.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """List what there is."""
-    if kind is not None and kind not in KINDS:
-        raise UnknownName(f"nothing called {kind!r} to list; {suggest(kind, tuple(KINDS))}")
+    """List methods, or measure what they cost."""
     if cost:
-        if kind not in (None, "methods"):
-            raise InvalidSetting(f"--cost is about methods, not {kind}")
         print_costs(dataset, method or list(catalogue.METHODS.names()), as_json)
-        return
-    chosen = {kind: KINDS[kind]} if kind else KINDS
+    else:
+        print_names(("methods",), as_json)
+
+
+def listing(kind: str) -> "Callable[..., None]":
+    """Return the command that lists one kind."""
+
+    def show(as_json: Json = False) -> None:
+        print_names((kind,), as_json)
+
+    show.__doc__ = f"List {kind}."
+    return show
+
+
+for kind in KINDS:
+    if kind != "methods":
+        app.command(kind)(listing(kind))
+
+
+def print_names(kinds: tuple[str, ...], as_json: bool) -> None:
+    """Print the names of some kinds, and what they mean."""
     if as_json:
-        listed = {k: {e.name: e.about for e in registry} for k, registry in chosen.items()}
+        listed = {kind: {e.name: e.about for e in KINDS[kind]} for kind in kinds}
         sys.stdout.write(json.dumps(listed, indent=2) + "\n")
         return
-    for number, k in enumerate(chosen):
-        sys.stdout.write(("\n" if number else "") + k + "\n")
-        for line in lines_of(k, detailed=kind is not None):
+    for number, kind in enumerate(kinds):
+        sys.stdout.write(("\n" if number else "") + kind + "\n")
+        for line in lines_of(kind, detailed=len(kinds) == 1):
             sys.stdout.write(f"  {line}\n")
 
 

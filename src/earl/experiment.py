@@ -147,16 +147,16 @@ class Experiment:
     ) -> "Built":
         """Load the data, unless they are given; make the stream, the exam and a fresh learner."""
         dataset = dataset or self.load()
-        schedule = self.schedule(dataset)
+        schedule, options = self.schedule(dataset), self.options().of("run", self.values())
         budget = matched(self, dataset, tasks=len(schedule.boundaries) + 1)
         return Built(
             dataset=dataset,
             learner=self.learner(dataset, len(schedule.order), device, ranks, **budget),
             stream=Stream(dataset.train, schedule),
-            exam=Exam(dataset.test, ranks=ranks),
+            exam=Exam(dataset.test, ranks=ranks, fold=options["fold"]),
             probes={name: PROBES[name] for name in self.probes},
             budget=budget,
-            **self.options().of("run", self.values()),
+            every=options["every"],
         )
 
     def learner(
@@ -222,8 +222,8 @@ def load_data(
     return load_dataset(parsed, options, source)
 
 
-def run_options(*, every: int = 100) -> None:
-    """The options of the loop itself: the number of samples between two evaluations."""
+def run_options(*, every: int = 100, fold: bool = False) -> None:
+    """The options of the loop itself: the samples between two evaluations, and see `Exam`."""
 
 
 def file_options() -> None:

@@ -1,6 +1,7 @@
 """The loop: ask, learn, and now and then sit the exam."""
 
 from collections.abc import Callable, Generator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from earl.budget import bytes_held
 from earl.datasets.dataset import Split, batches
 from earl.errors import InvalidSetting
+from earl.folding import folded
 from earl.history import Evaluation, Reading
 from earl.learner import Learner
 from earl.parallel import Ranks
@@ -44,13 +46,17 @@ class Moment:
 class Exam:
     """The test set, which learners never touch: it asks about what was seen so far.
 
-    Where several ranks learn together each of them asks its own learner about a share.
+    Where several ranks learn together each of them asks its own learner about a share. `fold` lets
+    convolutions do the work of batch norm meanwhile: faster, and the same up to rounding.
     """
 
-    def __init__(self, test: Split, batch: int = 500, ranks: Ranks | None = None) -> None:
+    def __init__(
+        self, test: Split, batch: int = 500, ranks: Ranks | None = None, fold: bool = False
+    ) -> None:
         self.test = test
         self.batch = batch
         self.ranks = ranks
+        self.fold = fold
 
     def questions(self, labels: Tensor, domains: Tensor | None = None) -> Tensor:
         """Return the indices of the test images of the seen classes.
@@ -75,13 +81,18 @@ class Exam:
             shares = (part.tensor_split(self.ranks.size)[self.ranks.rank] for part in parts)
             parts = tuple(share for share in shares if len(share))
         questions = batches(self.test.images, [asked[part] for part in parts])
-        for part, x in zip(parts, questions, strict=True):
-            right[part] = (learner.predict(x) == y[part]).long()
+        with folded(*networks_of(learner)) if self.fold else nullcontext():
+            for part, x in zip(parts, questions, strict=True):
+                right[part] = (learner.predict(x) == y[part]).long()
         if self.ranks is not None:
             right = self.ranks.total(right)
         ids = y.unique().tolist()
         of = {c: y == c for c in ids}
         return {c: int(right[of[c]].sum()) for c in ids}, {c: int(of[c].sum()) for c in ids}
+
+
+def networks_of(learner: Learner) -> list[nn.Module]:
+    return [part for part in learner.parts().values() if isinstance(part, nn.Module)]
 
 
 def learn_online(
@@ -129,8 +140,7 @@ def examine(
     labels, domains = stream.split.labels[seen], stream.split.domains
     asked = exam.questions(labels, None if domains is None else domains[seen])
     if exam.ranks is not None:
-        networks = [part for part in learner.parts().values() if isinstance(part, nn.Module)]
-        exam.ranks.check_equal(networks)
+        exam.ranks.check_equal(networks_of(learner))
     correct, total = exam.grade(learner, asked)
     extra: dict[str, Reading] = {**learner.costs(), "bytes": sum(bytes_held(learner).values())}
     if domains is not None and exam.test.domains is not None:

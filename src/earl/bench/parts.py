@@ -53,15 +53,23 @@ def exam(effort: Effort) -> Iterator[Figure]:
     for width, n in cases.items():
         learner = midway(on("cifar10", width=width))
         x, y = random_images(CIFAR, CLASSES, n)
-        test, asked = Exam(Split(x, y)), torch.arange(n)
+        plain, fold = (grading(Exam(Split(x, y), fold=f), learner) for f in (False, True))
+        things = {"exam": plain, "folded": fold, "forward": forward(network_of(learner), x)}
+        times = take_turns(things, effort)
+        case = f"÷ forward, {n:,} images, width {width}"
+        yield ratio_figure(f"exam {case}", times, "exam", "forward", target=1.10)
+        yield ratio_figure(f"folded {case}", times, "folded", "forward", target=0.8)
 
-        def grade(test: Exam = test, learner: Learner = learner, asked: Tensor = asked) -> float:
-            test.grade(learner, asked)
-            return 1
 
-        times = take_turns({"exam": grade, "forward": forward(network_of(learner), x)}, effort)
-        case = f"exam ÷ forward, {n:,} images, width {width}"
-        yield ratio_figure(case, times, "exam", "forward", target=1.10)
+def grading(exam: Exam, learner: Learner) -> Thing:
+    """Return what asks a learner about all images of an exam."""
+    asked = torch.arange(len(exam.test))
+
+    def grade() -> float:
+        exam.grade(learner, asked)
+        return 1
+
+    return grade
 
 
 def forward(network: nn.Module, x: Tensor) -> Thing:
