@@ -15,7 +15,7 @@ from earl.parallel import Ranks
 from earl.state import digest, flatten
 from earl.together import join
 
-SHAPE, CLASSES, SAMPLES = (3, 8, 8), 4, 48
+SHAPE, CLASSES, SAMPLES = (3, 8, 8), 4, 32
 
 
 def taught(method: str, ranks: Ranks | None) -> Learner:

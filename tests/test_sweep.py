@@ -142,6 +142,7 @@ def disturb(
     assert code == 0, said
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_killed_ends_with_the_same_bytes(tmp_path: Path) -> None:
     """The whole group is killed; then the sweep alone, whose runs stop by themselves."""
     (tmp_path / "grid.toml").write_text(
