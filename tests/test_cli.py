@@ -194,3 +194,12 @@ def test_the_demo_compares_draws_and_stays_in_its_place(tmp_path: Path) -> None:
     assert (work / "earl-demo/accuracy.png").read_bytes()[:4] == b"\x89PNG"
     assert {p.name for p in work.iterdir()} == {"earl-demo"}
     assert {p.name for p in home.iterdir()} <= {"cache"}
+
+
+def test_torchrun_does_not_repeat_what_it_cannot_divide() -> None:
+    for size, code in (("2", 1), ("1", 0)):
+        launched = ENV | {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": size}
+        command = [sys.executable, "-m", "earl", "list"]
+        done = subprocess.run(command, capture_output=True, text=True, env=launched, check=False)
+        assert done.returncode == code
+        assert ("start earl list alone" in done.stderr) == (size == "2")

@@ -62,6 +62,8 @@ LAYERS = [
         "cli_list",
         "cli_report",
         "cli_reproduce",
+        "cli_run",
+        "cli_text",
         "cli_stream",
         "cli_sweep",
         "worker",

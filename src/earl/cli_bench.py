@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earl.cli_data import Json
+from earl.cli_text import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,8 +50,6 @@ def bench(
     if file is not None and not quick and not only:
         remember(result, file)
     if as_json:
-        from earl.cli import print_json
-
         print_json(result)
     else:
         print_figures(figures, quick)
@@ -117,7 +116,6 @@ def print_profiles(as_json: bool) -> None:
 
     from earl.bench.profile import profiles
     from earl.bench.rows import one_thread
-    from earl.cli import print_json
 
     with one_thread():
         found = profiles()

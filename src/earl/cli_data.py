@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from earl.cli_text import parse_settings, print_json, say
+
 if TYPE_CHECKING:
     from earl.datasets.dataset import Dataset
     from earl.datasets.source import Progress
@@ -38,7 +40,6 @@ def info(
     name: Name, data_root: DataRoot = None, cache_root: CacheRoot = None, as_json: Json = False
 ) -> None:
     """Say whether a data set is there, where, and how it is run; nothing is decoded."""
-    from earl.cli import print_json, say
     from earl.datainfo import describe
     from earl.places import Places
 
@@ -60,7 +61,6 @@ def prepare(
     as_json: Json = False,
 ) -> None:
     """Decode or check every image once, so that runs start at once; name the broken ones."""
-    from earl.cli import parse_settings, print_json, say
     from earl.data import DataOptions
     from earl.experiment import load_data
     from earl.options import Options
@@ -84,7 +84,6 @@ def prepare(
 def download(name: Name, data_root: DataRoot = None, as_json: Json = False) -> None:
     """Download a data set from its publisher, verify it and unpack it."""
     from earl.catalogue import DATASETS
-    from earl.cli import print_json, say
     from earl.datasets.download import download
     from earl.places import Places
 

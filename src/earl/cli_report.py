@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from earl.cli_text import complain, print_json, say
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -99,7 +101,6 @@ def table(
 
     from rich.console import Console
 
-    from earl.cli import complain
     from earl.report.formats import FORMATS
     from earl.report.tables import DEFAULT_METRICS, make_table
     from earl.report.terminal import show_table
@@ -142,7 +143,6 @@ def figure(
 ) -> None:
     """Draw a figure from finished runs."""
     from earl.catalogue import FIGURES
-    from earl.cli import complain, print_json, say
     from earl.cli_stream import keep_fonts, writable
     from earl.runs import choose_runs, find_runs
 
@@ -191,7 +191,6 @@ def report(
 
     Tables, curves, budgets, settings, environment and commands.
     """
-    from earl.cli import print_json, say
     from earl.cli_stream import keep_fonts, writable
     from earl.runs import choose_runs, find_runs
 
@@ -225,7 +224,6 @@ def export(
 ) -> None:
     """Write histories as CSV or parquet, or for TensorBoard."""
     from earl.board import export_tensorboard
-    from earl.cli import print_json, say
     from earl.export import export_csv, export_parquet
     from earl.runs import choose_runs, find_runs
 

@@ -10,6 +10,7 @@ import typer
 
 from earl import cli_sweep
 from earl.cli_data import CacheRoot, DataRoot, Json
+from earl.cli_text import print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,8 +86,6 @@ def files() -> dict[str, Path]:
 
 
 def print_names(as_json: bool) -> None:
-    from earl.cli import print_json, say
-
     titles = {n: tomllib.loads(p.read_text(encoding="utf-8"))["title"] for n, p in files().items()}
     if as_json:
         print_json(titles)
@@ -100,7 +99,6 @@ def print_ledger(table: str | None, out: Path, as_json: bool) -> None:
     """Print one table's numbers, ours beside the paper's, or how many of each table there are."""
     from rich.console import Console
 
-    from earl.cli import print_json
     from earl.errors import UnknownName
     from earl.registry import suggest
     from earl.report.ledger import ledger, summary

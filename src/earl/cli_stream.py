@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from earl.cli_text import complain, parse_settings, print_json, say
 from earl.errors import DataNotFound, EarlError, InvalidSetting
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ def make_file(
     as_json: Json = False,
 ) -> None:
     """Write a stream to a file: its recipe, and a hash of the order that must come out."""
-    from earl.cli import print_json, say
     from earl.streamfile import make
 
     given = gather(settings, sigma, tasks)
@@ -73,8 +73,6 @@ def show_stream(
     as_json: Json = False,
 ) -> None:
     """Print what a stream is like; with -o, draw which class arrives when."""
-    from earl.cli import complain, print_json, say
-
     given = gather(settings, sigma, tasks)
     name, title, data, schedule = find(stream, dataset, seed, given, data_root)
     facts = describe(schedule, data)
@@ -141,8 +139,6 @@ def gather(
     settings: list[str] | None, sigma: float | None, tasks: int | None
 ) -> "dict[str, Value]":
     """Return the options of a setup from --set and its short forms."""
-    from earl.cli import parse_settings
-
     short = {"sigma": sigma, "tasks": tasks}
     return parse_settings(settings or []) | {n: v for n, v in short.items() if v is not None}
 
@@ -164,8 +160,6 @@ def describe(schedule: "Schedule", data: "Dataset") -> dict[str, Any]:
 
 
 def print_facts(facts: dict[str, Any]) -> None:
-    from earl.cli import say
-
     left_out = facts["samples_left_out"]
     ends = ", ".join(f"{end:,}" for end in facts["boundaries"][:20])
     more = ", …" if len(facts["boundaries"]) > 20 else ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from earl.cli_data import CacheRoot, DataRoot, Json
+from earl.cli_text import complain, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -96,7 +97,6 @@ def show(snapshots: "Generator[Sequence[Status]]", title: str) -> "Sequence[Stat
     """Follow a sweep on stderr; when a signal stops it, say how to go on and exit."""
     from rich.console import Console
 
-    from earl.cli import complain
     from earl.overview import follow
     from earl.progress import Stopped
 
@@ -112,7 +112,6 @@ def print_end(runs: "Sequence[Status]", as_json: bool) -> None:
     """Print the results; if runs have failed, also these, and exit with 1."""
     from rich.console import Console
 
-    from earl.cli import complain, print_json
     from earl.overview import results
 
     failed = [run for run in runs if run.state == "failed"]
@@ -129,7 +128,6 @@ def print_end(runs: "Sequence[Status]", as_json: bool) -> None:
 
 def print_runs(runs: "Sequence[Status]", as_json: bool) -> None:
     """Print all runs and how they stand."""
-    from earl.cli import print_json, say
     from earl.overview import counts, share
 
     if as_json:

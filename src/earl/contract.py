@@ -192,13 +192,13 @@ def it_learns(make: Make) -> None:
 
 
 def updates_follow_the_iterations(make: Make) -> None:
-    x, y = samples(30)
+    x, y = samples(12)
     for iterations in (0.25, 1, 2.25, 3):
         learner = make(iterations=iterations)
         teach(learner, x, y)
         learner.finish()
-        updates, due = learner.work.updates, int(iterations * 30)
-        expect(updates == due, f"{updates} updates for {iterations} x 30 samples, not {due}")
+        updates, due = learner.work.updates, int(iterations * 12)
+        expect(updates == due, f"{updates} updates for {iterations} x 12 samples, not {due}")
         expect(learner.costs()["updates"] == updates, "costs() tells another number of updates")
 
 

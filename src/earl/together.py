@@ -19,7 +19,7 @@ from earl.rundirectory import RunDirectory, thread_count
 
 def join(device: str, timeout: float) -> Ranks | None:
     """Meet the other ranks that `torchrun` has started; None where there are no others."""
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+    if "TORCHELASTIC_RUN_ID" not in os.environ or os.environ["WORLD_SIZE"] == "1":
         return None
     store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
     # torchrun keeps its store when it begins again, with the addresses of processes long dead.
