@@ -7,7 +7,8 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earl.cli import app, parse_settings
+from earl.cli import app
+from earl.cli_text import parse_settings
 from earl.errors import DataNotFound, EarlError, SweepFileError, UnknownName
 from earl.experiment import Experiment
 from earl.sweepfile import SweepFile, bundled, find
