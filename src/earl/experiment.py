@@ -1,7 +1,7 @@
 """Experiments: from names and numbers, which can be written down, to the objects of a run."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
@@ -22,7 +22,7 @@ from earl.parallel import Ranks
 from earl.places import Places, workers
 from earl.randomness import Randomness
 from earl.recipes import Value, recipe
-from earl.run import Exam, Probe
+from earl.run import Exam, Moment, Probe, learn_online
 from earl.streamfile import StreamFile, plan
 from earl.streams import Schedule, Stream
 from earl.transforms import Augment, View
@@ -201,6 +201,17 @@ class Built:
     probes: Mapping[str, Probe]
     budget: Mapping[str, float]  # settings that follow from a match
     every: int
+
+    def learn(self, start: Moment | None = None) -> Generator[Moment]:
+        """Yield after every sample, from the beginning or from where a run stopped."""
+        return learn_online(
+            self.learner,
+            self.stream,
+            self.exam,
+            every=self.every,
+            start=start,
+            probes=self.probes,
+        )
 
 
 def load_data(

@@ -6,8 +6,7 @@ the rows of all, what comes out is gathered, and gradients are averaged by PyTor
 DistributedDataParallel. So a method need not know of it, and learns what it learns alone.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -20,7 +19,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from earl.errors import EarlError
-from earl.networks import train_forward
+from earl.networks import replaced, train_forward
 
 TIMEOUT = 60.0  # seconds without a sign of life until a rank is taken for lost
 PREPARING = timedelta(hours=12)  # that one rank may prepare data while the others wait
@@ -91,6 +90,8 @@ class Ranks:
     def check_equal(self, networks: list[nn.Module]) -> None:
         """Raise EarlError unless all ranks hold the same weights."""
         sums = [p.detach().double().sum() for network in networks for p in network.parameters()]
+        if not sums:
+            return
         own = torch.stack(sums)
         first = own.clone()
         dist.broadcast(first, src=0, group=self.group)
@@ -110,7 +111,9 @@ class Ranks:
             return train_forward(shared, x)
         shares = x.tensor_split(self.size)
         sizes = [len(share) for share in shares]
-        with self._synchronised(network, [n / len(x) for n in sizes]):
+        parts = [n / len(x) for n in sizes]
+        norms = (part for part in network.modules() if isinstance(part, Norm))
+        with replaced((norm, partial(self._normalise, norm, parts)) for norm in norms):
             out = train_forward(shared, shares[self.rank])
         gathered: Tensor = Gather.apply(out, self, sizes)  # type: ignore[no-untyped-call]
         return gathered
@@ -133,18 +136,6 @@ class Ranks:
         while len(self._wrapped) > NETWORKS:
             del self._wrapped[next(iter(self._wrapped))]
         return known[1]
-
-    @contextmanager
-    def _synchronised(self, network: nn.Module, shares: list[float]) -> Iterator[None]:
-        """Within this context batch norm knows the rows of all ranks."""
-        norms = [part for part in network.modules() if isinstance(part, Norm)]
-        for norm in norms:
-            norm.forward = partial(self._normalise, norm, shares)  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            for norm in norms:
-                del norm.forward  # the class's own shows again
 
     def _normalise(self, norm: Norm, shares: list[float], x: Tensor) -> Tensor:
         """Batch norm over the rows of all ranks, of which this one has x (b, C, ...)."""

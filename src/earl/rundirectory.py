@@ -29,7 +29,7 @@ from earl.history import Evaluation, lines_of, read_history, to_line
 from earl.learner import Learner
 from earl.parallel import Ranks
 from earl.places import Places, cores
-from earl.run import Moment, learn_online
+from earl.run import Moment
 from earl.snapshot import Snapshot, read_newest, write_snapshot
 from earl.state import Json
 
@@ -117,14 +117,7 @@ class RunDirectory:
         clock = Clock(seconds, snapshot_seconds)
         moment = saved = start
         try:
-            for moment in learn_online(
-                built.learner,
-                built.stream,
-                built.exam,
-                every=built.every,
-                start=start,
-                probes=built.probes,
-            ):
+            for moment in built.learn(start):
                 if moment.evaluation:
                     self._append(moment.evaluation)
                 if clock.due():

@@ -13,7 +13,7 @@ from earl.datasets.dataset import Dataset
 from earl.errors import EarlError
 from earl.experiment import best_device
 from earl.parallel import Ranks
-from earl.run import Moment, learn_online
+from earl.run import Moment
 from earl.rundirectory import RunDirectory, thread_count
 
 
@@ -81,11 +81,4 @@ def assist(directory: RunDirectory, dataset: Dataset | None, ranks: Ranks) -> Ge
         built = directory.experiment.build(environment["device"], dataset, ranks)
         start, state = ranks.share()
         built.learner.load_state_dict(state)
-        yield from learn_online(
-            built.learner,
-            built.stream,
-            built.exam,
-            every=built.every,
-            start=start,
-            probes=built.probes,
-        )
+        yield from built.learn(start)
