@@ -22,10 +22,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 RUN = ["run", "--method", "earl", "--dataset", "shapes", "--stream", "disjoint"]
 RUN += ["--set", "every=20", "--threads", "1", "--snapshot-seconds", "0", "--rank-timeout", "10"]
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 
 
 def agree(ranks: int, *methods: str) -> str:
