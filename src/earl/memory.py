@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from earl.errors import InvalidSetting
@@ -14,7 +15,8 @@ class Memory:
     """At most `capacity` samples in preallocated columns, found by row and by class.
 
     A column is created by the first `add` that names it; inserting and drawing are index
-    operations whose cost depends neither on the capacity nor on the number of classes.
+    operations whose cost depends neither on the capacity nor on the number of classes. Columns
+    are numpy arrays in main memory: for single rows a call of torch takes several times as long.
     """
 
     def __init__(self, capacity: int, policy: "Policy") -> None:
@@ -32,7 +34,7 @@ class Memory:
         self._rows: list[list[int]] = []  # the rows of each class
         self._place: list[int] = []  # where row i stands in its class's list
         self._class: list[int] = []  # and which class that is, as the column y says
-        self._columns: dict[str, Tensor] = {}
+        self._columns: dict[str, NDArray[Any]] = {}
 
     def __len__(self) -> int:
         return len(self._place)
@@ -43,9 +45,7 @@ class Memory:
 
     def add(self, generator: Generator, *, y: Tensor, **columns: Tensor) -> None:
         """Offer samples one by one; y (B,) holds class numbers 0, 1, 2, ..., columns (B, ...)."""
-        for name, values in (("y", y), *columns.items()):
-            if name not in self._columns:
-                self._columns[name] = values.new_empty(self.capacity, *values.shape[1:])
+        offered = [(self._column(name, v), v) for name, v in _arrays(y=y, **columns).items()]
         for i, c in enumerate(y.tolist()):
             self._count(c)
             row = self.policy(self, c, generator)
@@ -59,8 +59,8 @@ class Memory:
             self._place[row], self._class[row] = len(self._rows[c]), c
             self._rows[c].append(row)
             self.counts[c] += 1
-            for name, values in (("y", y), *columns.items()):
-                self._columns[name][row] = values[i]
+            for column, values in offered:
+                column[row] = values[i]
 
     def sample(self, n: int, *names: str, generator: Generator) -> tuple[Tensor, ...]:
         """Return the named columns of n rows drawn uniformly without replacement (all if fewer)."""
@@ -75,13 +75,13 @@ class Memory:
 
     def take(self, rows: Tensor, *names: str) -> tuple[Tensor, ...]:
         """Return the named columns of the given rows."""
-        # `column[rows]` gives the same and takes eight times as long.
-        return tuple([self._columns[name].index_select(0, rows) for name in names])
+        at = rows.numpy()
+        return tuple([torch.from_numpy(self._columns[name].take(at, axis=0)) for name in names])
 
     def update(self, rows: Tensor, **columns: Tensor) -> None:
         """Rewrite columns of stored rows."""
-        for name, values in columns.items():
-            self._columns[name][rows] = values
+        for name, values in _arrays(**columns).items():
+            self._columns[name][rows.numpy()] = values
 
     def remove(self, rows: Tensor) -> None:
         """Drop rows; the others move up in their order. What was seen stays counted."""
@@ -105,9 +105,9 @@ class Memory:
         have = column.shape[1]
         if have < width:
             more = max(width - have, have // 8)  # an eighth ahead, so that rows are rarely copied
-            room = column.new_full((self.capacity, more), float("nan"))
-            self._columns[name] = torch.cat((column, room), dim=1)
-        return self._columns[name].shape[1]
+            room = np.full((self.capacity, more), np.nan, column.dtype)
+            self._columns[name] = np.concatenate((column, room), axis=1)
+        return int(self._columns[name].shape[1])
 
     def classes_held(self) -> Tensor:
         """Return the class numbers that have at least one row."""
@@ -124,7 +124,10 @@ class Memory:
     def state_dict(self) -> dict[str, Any]:
         flat = [row for rows in self._rows for row in rows]
         return {
-            "columns": {name: column[: len(self)] for name, column in self._columns.items()},
+            "columns": {
+                name: torch.from_numpy(column[: len(self)])
+                for name, column in self._columns.items()
+            },
             "rows": torch.tensor(flat, dtype=torch.int64),
             "counts": torch.from_numpy(self.counts.copy()),
             "seen_of": torch.from_numpy(self.seen_of.copy()),
@@ -142,9 +145,14 @@ class Memory:
         self._rows = [[next(flat) for _ in range(count)] for count in self.counts]
         self._find_places(size)
         self._columns = {}
-        for name, values in state["columns"].items():
-            self._columns[name] = values.new_empty(self.capacity, *values.shape[1:])
-            self._columns[name][:size] = values
+        for name, values in _arrays(**state["columns"]).items():
+            self._column(name, values)[:size] = values
+
+    def _column(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the column of this name, a new one with room for such values if there is none."""
+        if name not in self._columns:
+            self._columns[name] = np.empty((self.capacity, *values.shape[1:]), values.dtype)
+        return self._columns[name]
 
     def _count(self, c: int) -> None:
         missing = c + 1 - len(self._rows)
@@ -169,6 +177,10 @@ class Memory:
             rows[place] = last
             self._place[last] = place
         self.counts[c] -= 1
+
+
+def _arrays(**columns: Tensor) -> dict[str, NDArray[Any]]:
+    return {name: values.numpy(force=True) for name, values in columns.items()}
 
 
 Policy = Callable[[Memory, int, Generator], int | None]
@@ -217,9 +229,10 @@ POLICIES: Mapping[str, Policy] = {
 
 def row_of_largest(memory: Memory, c: int, generator: Generator) -> int:
     """Return a random row of class c if it is among the largest, else of a random largest class."""
-    most = memory.counts.max()
-    if memory.counts[c] < most:
-        largest = np.flatnonzero(memory.counts == most)
+    counts = memory.counts
+    most = counts[counts.argmax()]  # numpy's max takes twice as long
+    if counts[c] < most:
+        largest = (counts == most).nonzero()[0]
         c = int(largest[below(len(largest), generator)])
     rows = memory.rows_of(c)
     return rows[below(len(rows), generator)]
