@@ -4,13 +4,14 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two test processes share two cores
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
 
+from children import Children
 from earl.catalogue import METHODS
 from earl.datasets import shapes
 from earl.datasets.dataset import Dataset
@@ -53,6 +54,14 @@ def make(dataset: Dataset) -> Callable[..., Learner]:
         return METHODS[name](backbone, setting, **given)
 
     return make_learner
+
+
+@pytest.fixture(scope="session")
+def children() -> Iterator[Children]:
+    """Processes of their own that need no time to begin."""
+    children = Children()
+    yield children
+    children.end()
 
 
 @pytest.fixture(scope="session")

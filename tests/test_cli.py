@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from children import Children
 from earl.cli import main
+from earl.durable import lock_directory
 from earl.history import read_history
 from earl.rundirectory import RunDirectory
 
@@ -19,34 +22,32 @@ ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
 SHAPES = ["--dataset", "shapes", "--threads", "1"]
 
 
-def earl(*words: str, cwd: Path, **given: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "earl", *words],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        env=ENV,
-        **given,  # type: ignore[call-overload]
-    )
+Earl = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_run_writes_a_directory_and_prints_the_metrics(tmp_path: Path) -> None:
+@pytest.fixture
+def earl(children: Children, tmp_path: Path) -> Earl:
+    """Carry out a command in a process of its own."""
+    return lambda *words: children.run("-m", "earl", *words, cwd=tmp_path, env=ENV)
+
+
+def test_run_writes_a_directory_and_prints_the_metrics(earl: Earl, tmp_path: Path) -> None:
     words = ["run", "--method", "earl", *SHAPES, "--set", "k=3", "--set", "tau=0.5"]
-    done = earl(*words, cwd=tmp_path)
+    done = earl(*words)
     assert done.returncode == 0, done.stderr
     for word in ("A_AUC", "A_last", "AOA", "forgetting", "earl", "runs/shapes/gaussian"):
         assert word in done.stdout
     assert "160 of 160 samples" in done.stderr  # progress does not go to stdout
     path = tmp_path / "runs/shapes/gaussian/earl,k=3,tau=0.5/seed-1"
     assert len(read_history(path / "history.jsonl")) == 4
-    again = earl(*words, "--json", cwd=tmp_path)
+    again = earl(*words, "--json")
     result = json.loads(again.stdout)
     assert result["settings"] == {"k": 3, "tau": 0.5} and again.stderr == ""  # nothing to do
     assert result["metrics"] == RunDirectory(path).summary["metrics"]  # type: ignore[index]
 
 
-def test_probes_are_recorded(tmp_path: Path) -> None:
-    done = earl("run", "--method", "er", *SHAPES, "--probe", "collapse", "--json", cwd=tmp_path)
+def test_probes_are_recorded(earl: Earl, tmp_path: Path) -> None:
+    done = earl("run", "--method", "er", *SHAPES, "--probe", "collapse", "--json")
     result = json.loads(done.stdout)
     last = read_history(tmp_path / result["directory"] / "history.jsonl")[-1]
     assert {"NC1", "NC2", "NC3"} <= set(last.extra) and last.extra["NC1"] > 0
@@ -90,20 +91,20 @@ def test_a_wrong_word_is_one_line_that_helps(
         assert said.count("\n") == 1 and said.startswith("earl: ")
 
 
-def test_list_names_everything(tmp_path: Path) -> None:
-    shown = earl("list", cwd=tmp_path).stdout
+def test_list_names_everything(earl: Earl) -> None:
+    shown = earl("list").stdout
     for name in ("vanilla-etf", "er-memory-only", "digits", "disjoint", "A_AUC", "collapse"):
         assert name in shown
-    assert set(json.loads(earl("list", "streams", "--json", cwd=tmp_path).stdout)) == {"streams"}
+    assert set(json.loads(earl("list", "streams", "--json").stdout)) == {"streams"}
 
 
-def test_settings_shows_what_can_be_set(tmp_path: Path) -> None:
-    shown = json.loads(earl("settings", "--method", "earl", "--json", cwd=tmp_path).stdout)
+def test_settings_shows_what_can_be_set(earl: Earl) -> None:
+    shown = json.loads(earl("settings", "--method", "earl", "--json").stdout)
     assert shown["k"] == 15 and shown["memory_size"] == 100 and shown["sigma"] == 0.1
 
 
-def test_the_doctor_finds_all_well(tmp_path: Path) -> None:
-    done = earl("doctor", "--json", cwd=tmp_path)
+def test_the_doctor_finds_all_well(earl: Earl) -> None:
+    done = earl("doctor", "--json")
     findings = json.loads(done.stdout)
     assert all(finding["ok"] for finding in findings.values()), findings
     assert done.returncode == 0
@@ -157,19 +158,19 @@ def test_on_a_terminal_there_is_a_live_bar(tmp_path: Path) -> None:
     assert b"160/160" in shown and b"on 4 classes" in shown
 
 
-def test_a_run_in_use_and_a_damaged_run_have_their_own_exit_codes(tmp_path: Path) -> None:
+def test_a_run_in_use_and_a_damaged_run_have_their_own_exit_codes(
+    earl: Earl, tmp_path: Path
+) -> None:
     words = ["run", "--method", "er", *SHAPES]
-    assert earl(*words, cwd=tmp_path).returncode == 0
+    assert earl(*words).returncode == 0
     path = tmp_path / "runs/shapes/gaussian/er/seed-1"
     (path / "summary.json").unlink()
-    from earl.durable import lock_directory
-
     with lock_directory(path):
-        busy = earl(*words, cwd=tmp_path)
+        busy = earl(*words)
     assert busy.returncode == 73 and "in use by another run" in busy.stderr
     for file in (path / "snapshots").glob("snap-*/state.safetensors"):
         file.write_bytes(b"")
-    damaged = earl("resume", str(path), cwd=tmp_path)
+    damaged = earl("resume", str(path))
     assert damaged.returncode == 65 and "no snapshot" in damaged.stderr
 
 

@@ -1,12 +1,11 @@
 """What the README and CONTRIBUTING show, runs; what they name, exists."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from children import Children
 from earl.catalogue import METHODS
 
 ROOT = Path(__file__).parent.parent
@@ -22,13 +21,10 @@ def cases() -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("name", "number"), cases())
-def test_every_python_example_runs(name: str, number: int, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", blocks(name)[number]],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+def test_every_python_example_runs(
+    name: str, number: int, children: Children, tmp_path: Path
+) -> None:
+    done = children.run("-c", blocks(name)[number], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

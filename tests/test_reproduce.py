@@ -69,8 +69,14 @@ def kinds(name: str) -> list[Experiment]:
     return list(alike.values())
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for all runs, since files share kinds: what is finished there is not run again."""
+    return tmp_path_factory.mktemp("runs")
+
+
 def history(experiment: Experiment, folder: Path) -> list[Evaluation]:
-    """Carry out a run; return its evaluations."""
+    """Carry out a run, unless the folder has it; return its evaluations."""
     directory = RunDirectory(folder / experiment.path(), experiment)
     for _ in directory.run(threads=1):
         pass
@@ -78,18 +84,18 @@ def history(experiment: Experiment, folder: Path) -> list[Evaluation]:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_small_file_runs_on_synthetic_images(name: str, tmp_path: Path) -> None:
+def test_a_small_file_runs_on_synthetic_images(name: str, runs: Path) -> None:
     cheap = min(kinds(name), key=lambda e: (bool(e.match), e.method != "earl"))
-    evaluations = history(cheap, tmp_path)
+    evaluations = history(cheap, runs)
     assert [e.step for e in evaluations] == [20, 40]
     assert evaluations[-1].extra["updates"] > 0 and evaluations[-1].total.keys() == {0, 1, 2, 3}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
-def test_every_kind_of_run_in_a_small_file_works(name: str, tmp_path: Path) -> None:
+def test_every_kind_of_run_in_a_small_file_works(name: str, runs: Path) -> None:
     for experiment in kinds(name):
-        evaluations = history(experiment, tmp_path)
+        evaluations = history(experiment, runs)
         assert evaluations[-1].step == 40 and evaluations[-1].extra["flops"] > 0, experiment
 
 

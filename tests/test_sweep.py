@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from children import Children
 from earl.cli import main
 from earl.durable import lock_directory
 from earl.engines import LocalEngine, LocalJob
@@ -91,17 +92,34 @@ def lives(out: Path) -> int:
     return sum(log.read_text().count("$ earl run") for log in out.rglob("log.txt"))
 
 
-def test_a_sweep_finishes_all_runs_and_a_second_one_does_nothing(tmp_path: Path) -> None:
-    grid = GRID.replace('["disjoint", "gaussian"]', '"disjoint"').replace("[1, 2, 3]", "[2, 3]")
-    (tmp_path / "grid.toml").write_text(grid + "settings = {limit = 40}")
-    words = ["grid.toml", "--workers", "2", "--threads", "1"]
-    code, shown, said = finish(start(*words, cwd=tmp_path))
-    assert code == 0, said
-    assert said.count("running: ") == said.count("finished: ") == 4
-    assert "[4/4] finished: shapes,limit=40/" in said  # progress does not go to stdout
-    for name in ("disjoint/er", "disjoint/earl"):
+TWO_GRIDS = """
+title = "A test"
+[defaults]
+dataset = "shapes"
+stream = "disjoint"
+settings = {limit = 40}
+[[grid]]
+method = "er"
+seed = [2, 3]
+[[grid]]
+method = "earl"
+seed = 2
+"""
+
+
+def test_a_sweep_finishes_all_runs_and_a_second_one_does_nothing(
+    children: Children, tmp_path: Path
+) -> None:
+    (tmp_path / "grid.toml").write_text(TWO_GRIDS)
+    words = ["-m", "earl", "sweep", "grid.toml", "--workers", "2", "--threads", "1"]
+    done = children.run(*words, cwd=tmp_path, env=ENV)
+    shown, said = done.stdout, done.stderr
+    assert done.returncode == 0, said
+    assert said.count("running: ") == said.count("finished: ") == 3
+    assert "[3/3] finished: shapes,limit=40/" in said  # progress does not go to stdout
+    for name, seeds in {"disjoint/er": "2", "disjoint/earl": "1"}.items():
         (row,) = (line.split() for line in shown.splitlines() if f"limit=40/{name} " in line)
-        assert row[-1] == "2"  # seeds
+        assert row[-1] == seeds
     out = tmp_path / "runs"
     for experiment in (
         shapes(stream="disjoint", seed=3, settings={"limit": 40}),
@@ -111,9 +129,10 @@ def test_a_sweep_finishes_all_runs_and_a_second_one_does_nothing(tmp_path: Path)
         assert history(out / experiment.path()) == alone(experiment, tmp_path / "alone")
 
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*")}
-    assert lives(out) == 4
-    code, again, said = finish(start(*words, cwd=tmp_path))
-    assert (code, again) == (0, shown) and said.strip() == "A test: 4 of 4 runs finished"
+    assert lives(out) == 3
+    again = children.run(*words, cwd=tmp_path, env=ENV)
+    assert (again.returncode, again.stdout) == (0, shown)
+    assert again.stderr.strip() == "A test: 3 of 3 runs finished"
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == before
 
 
@@ -205,7 +224,9 @@ def test_a_run_that_is_killed_before_it_comes_any_further_is_given_up(tmp_path: 
     assert "killed 4 times in a row by SIGKILL" in run.message and "memory" in run.message
 
 
-def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_run_that_fails_is_named_and_the_others_go_on(
+    children: Children, tmp_path: Path
+) -> None:
     (tmp_path / "grid.toml").write_text(
         GRID.replace('"shapes"', '["cifar10", "shapes"]')
         .replace('["er", "earl"]', '"er"')
@@ -213,8 +234,9 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
         .replace("[1, 2, 3]", "1")
     )
     words = ["grid.toml", "--data-root", "nothing", "--threads", "1"]
-    code, shown, said = finish(start(*words, cwd=tmp_path))
-    assert code == 1 and "Traceback" not in said
+    done = children.run("-m", "earl", "sweep", *words, cwd=tmp_path, env=ENV)
+    shown, said = done.stdout, done.stderr
+    assert done.returncode == 1 and "Traceback" not in said
     assert "shapes/gaussian/er" in shown and "cifar10" not in shown
     assert "1 of 2 runs failed:\n  runs/cifar10/gaussian/er/seed-1\n" in said
     assert "[1/2] failed: cifar10/gaussian/er/seed-1: " in said

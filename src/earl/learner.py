@@ -209,11 +209,12 @@ class Pace:
 
     def owed(self, n: int) -> Iterable[object]:
         """Count n more samples and return the updates that are now due, one by one."""
-        before = self.iterations * self.samples // 1
+        updates, samples = self.iterations.as_integer_ratio()
+        before = self.samples * updates // samples
         self.samples += n
         if self.flops is not None:
             return self._affordable(self.flops)
-        return range(self.iterations * self.samples // 1 - before)
+        return range(self.samples * updates // samples - before)
 
     def _affordable(self, flops: float) -> Iterator[object]:
         while self.work.flops + self.work.last <= flops * self.samples:

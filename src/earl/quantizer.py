@@ -79,13 +79,15 @@ class ProductQuantizer(nn.Module):
 
     def _nearest(self, X: Tensor) -> Tensor:
         """Return the nearest codeword of each part X (m, n, c/m), by ‖w‖² − 2⟨x, w⟩; (m, n)."""
-        W = self.codebooks
-        length = W.square().sum(dim=2)[:, None]  # (m, 1, k)
+        m, k, _ = self.codebooks.shape
+        W = self.codebooks.transpose(1, 2)  # (m, c/m, k)
+        length = self.codebooks.square().sum(dim=2)[:, None]  # (m, 1, k)
+        room = X.new_empty(m * CHUNK * k)  # for all chunks: memory that is new is slow
+        chunks = []
         with torch.autocast(X.device.type, enabled=False):  # codes are kept: they must be right
-            chunks = [
-                where_smallest(torch.baddbmm(length, part, W.transpose(1, 2), alpha=-2))
-                for part in X.split(CHUNK, dim=1)
-            ]
+            for part in X.split(CHUNK, dim=1):
+                out = room[: m * part.shape[1] * k].view(m, -1, k)
+                chunks.append(where_smallest(torch.baddbmm(length, part, W, alpha=-2, out=out)))
         return torch.cat(chunks, dim=1)
 
 

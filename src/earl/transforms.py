@@ -40,9 +40,14 @@ class View:
 
     def __call__(self, x: Tensor) -> Tensor:
         self.check(x)
-        both = torch.tensor((self.mean, self.std)).view(2, -1, 1, 1)
-        mean, std = both.to(x.device, non_blocking=True)  # (C, 1, 1) each
+        mean, std = _on(x.device, self.mean, self.std)
         return (x / 255).sub_(mean).div_(std)
+
+
+@lru_cache
+def _on(device: torch.device, *values: tuple[float, ...]) -> tuple[Tensor, ...]:
+    """Return numbers of every channel as tensors (C, 1, 1) on a device."""
+    return tuple(torch.tensor(v).view(-1, 1, 1).to(device, non_blocking=True) for v in values)
 
 
 def random_crop(x: Tensor, source: Generator | Shares, padding: int) -> Tensor:

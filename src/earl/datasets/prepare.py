@@ -110,12 +110,13 @@ def processes(contents: Contents, size: int, source: Source) -> Iterator[Executo
     if source.workers < 2 or not (many and slow):
         yield None
         return
-    with ProcessPoolExecutor(source.workers - 1, mp_context=get_context("spawn")) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    pool = ProcessPoolExecutor(source.workers - 1, mp_context=get_context("spawn"))
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown(wait=False)  # their work is done, and need not be waited for until they are gone
 
 
 def run(jobs: Jobs, listing: Listing, pool: Executor | None, source: Source) -> list[Broken]:

@@ -156,7 +156,7 @@ class Fisher:
     def pull(self, theta: list[nn.Parameter]) -> list[Tensor]:
         """Return the gradient 2 Omega (theta - theta*) of sum Omega (theta - theta*)²."""
         held = zip(self.Omega, theta, self.theta_star, strict=True)
-        return [2 * Omega * (p.detach() - star) for Omega, p, star in held]
+        return [(p.detach() - star).mul_(Omega).mul_(2) for Omega, p, star in held]
 
     def state_dict(self) -> dict[str, Any]:
         return {"Phi": self.Phi, "Omega": self.Omega, "theta_star": self.theta_star}
