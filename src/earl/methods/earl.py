@@ -154,15 +154,18 @@ class EARL(Learner):
     def scores(self, x: Tensor) -> Tensor:
         """Return the cosine of each class vector with the corrected feature (Algorithm 2)."""
         f_hat = self.features(x)
-        W = self.vectors()
         if self.correction:
-            h_hat, y = self._pairs()
-            f_hat = correct(f_hat, h_hat, y, W, k=self.k, tau=self.tau)
-        return f_hat @ W.T
+            f_hat = self.corrected(f_hat)
+        return f_hat @ self.vectors().T
 
     def features(self, x: Tensor) -> Tensor:
         """Return f_hat(x) before correction, (B, d)."""
         return F.normalize(ask(self.f, self.setting, x), dim=1)
+
+    def corrected(self, f_hat: Tensor) -> Tensor:
+        """Return features (B, d) moved by the residuals of their nearest stored ones."""
+        h_hat, y = self._pairs()
+        return correct(f_hat, h_hat, y, self.vectors(), k=self.k, tau=self.tau)
 
     def vectors(self) -> Tensor:
         """Return the vectors of the seen classes, (n, d)."""
