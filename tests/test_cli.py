@@ -174,19 +174,29 @@ def test_a_run_in_use_and_a_damaged_run_have_their_own_exit_codes(
     assert damaged.returncode == 65 and "no snapshot" in damaged.stderr
 
 
-def test_the_demo_compares_draws_and_stays_in_its_place(tmp_path: Path) -> None:
+FEWER = """
+import functools, earl.cli, earl.demo
+earl.demo.Experiment = functools.partial(earl.demo.Experiment, settings={"per_class": 25})
+earl.cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    "python",
+    [
+        pytest.param(("-m", "earl"), id="whole", marks=pytest.mark.slow),
+        pytest.param(("-c", FEWER), id="on a fifth of the images"),
+    ],
+)
+def test_the_demo_compares_draws_and_stays_in_its_place(
+    python: tuple[str, str], children: Children, tmp_path: Path
+) -> None:
     """One command, real images; EARL clearly ahead of ER at the same compute (see docs)."""
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir(), work.mkdir()
     env = ENV | {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
     env.pop("MPLCONFIGDIR", None)
-    done = subprocess.run(
-        [sys.executable, "-m", "earl", "demo", "--json"],
-        cwd=work,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
+    done = children.run(*python, "demo", "--json", cwd=work, env=env)
     assert done.returncode == 0, done.stderr
     er, ours = json.loads(done.stdout)["runs"]
     assert (er["method"], ours["method"]) == ("er", "earl")

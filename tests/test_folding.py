@@ -65,7 +65,12 @@ def test_what_cannot_be_folded_is_left_alone() -> None:
     assert list(followed(network)) == []
 
 
-@pytest.mark.parametrize("name", list(METHOD_FACTS))
+SOME = ("er", "earl", "memo", "remind")  # a network, a projection, several extractors, two halves
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in SOME else pytest.mark.slow) for n in METHOD_FACTS]
+)
 def test_an_exam_with_folding_gives_the_same_marks_and_changes_nothing(
     name: str, make: Callable[..., Learner], dataset: Dataset
 ) -> None:

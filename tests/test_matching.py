@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ P = 11_168_832  # parameters of a ResNet-18 for small images, without a classifi
 HEAD = 32 * 513 * 4  # bytes of a growing classifier, rows ahead included
 
 
+@cache
 def cost(method: str, dataset: str = "cifar10", **settings: float) -> Cost:
     experiment = Experiment(method=method, dataset=dataset, stream="disjoint", settings=settings)
     return cost_of(experiment, CIFAR, 10)
@@ -114,8 +116,12 @@ def shapes_run(method: str, **given: object) -> Experiment:
     )
 
 
-def total_flops(experiment: Experiment) -> tuple[int, int]:
+@cache
+def total_flops(method: str, **given: object) -> tuple[int, int]:
     """Return the FLOPs of a whole stream, and those of its dearest update."""
+    experiment = shapes_run(method, **given)
+    if method == "oddl":  # whose checks come with samples: those of a tiny memory cost too much
+        experiment = replace(experiment, settings={**experiment.settings, "check_every": 1.0})
     built = experiment.build()
     learner, dearest = built.learner, 0
     for x, y in built.stream:
@@ -133,11 +139,8 @@ SOME = ("er", "earl", "er-mir", "memo", "remind")
     [pytest.param(m, marks=() if m in SOME else pytest.mark.slow) for m in METHODS.names()],
 )
 def test_a_run_matched_in_flops_spends_what_er_spends_to_one_update(method: str) -> None:
-    er, one_of_er = total_flops(shapes_run("er"))
-    experiment = shapes_run(method, match="flops", to="er")
-    if method == "oddl":  # whose checks come with samples: those of a tiny memory cost too much
-        experiment = replace(experiment, settings={**experiment.settings, "check_every": 1.0})
-    flops, one = total_flops(experiment)
+    er, one_of_er = total_flops("er")
+    flops, one = total_flops(method, match="flops", to="er")
     assert abs(flops - er) <= one + one_of_er  # ER's own first batches are not full
 
 

@@ -218,7 +218,7 @@ def test_a_learner_saved_around_the_end_of_a_window_goes_on_exactly(
     fresh.load_state_dict(snapshot.state)
     assert rates(fresh) == rates(learner)
     for other in (learner, fresh):
-        observe(other, dataset, at, 60)
+        observe(other, dataset, at, 40)
     assert rates(learner) == rates(fresh) != [1.5e-3, 3e-3, 6e-3]
     assert digest(learner.state_dict()) == digest(fresh.state_dict())
 

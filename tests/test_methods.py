@@ -2,7 +2,8 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 
 import pytest
 import torch
@@ -247,8 +248,15 @@ def test_on_top_adds_up_to_three_times_the_batch_and_counts_it(
     assert on_top.work.images == sum(len(images) for images in passed)
 
 
-@pytest.mark.parametrize("negative", ["rotation", "permutation", "cutmix", "noise"])
-@pytest.mark.parametrize("policy", ["greedy_balanced", "reservoir", "class_reservoir", "gdumb"])
+def pairs() -> Iterator[object]:
+    """Yield every transformation with every policy; those with neither default are slow."""
+    policies = ("greedy_balanced", "reservoir", "class_reservoir", "gdumb")
+    for negative, policy in product(("rotation", "permutation", "cutmix", "noise"), policies):
+        usual = negative == "rotation" or policy == "greedy_balanced"
+        yield pytest.param(negative, policy, marks=() if usual else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("negative", "policy"), list(pairs()))
 def test_every_transformation_and_policy_learns(
     negative: str, policy: str, make: Make, dataset: Dataset
 ) -> None:

@@ -180,7 +180,7 @@ def test_killed_at_random_moments_the_run_ends_the_same(
         runs += 1
         while not (path / "summary.json").exists():
             child = nursery.start(path, method)
-            patience = dice.randrange(40) if kills < KILLS[method] else 10**6
+            patience = dice.randrange(20) if kills < KILLS[method] else 10**6
             last = "0"
             for count, last in enumerate(nursery.steps()):
                 if count == patience and last != "end":
@@ -275,7 +275,7 @@ def test_another_environment_is_noted(tmp_path: Path) -> None:
 
 
 def test_a_run_keeps_its_number_of_threads(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path, experiment())
+    run = RunDirectory(tmp_path, experiment("er"))
     moments = run.run(device="cpu", threads=2)
     next(moments)
     assert torch.get_num_threads() == 2

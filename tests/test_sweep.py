@@ -92,25 +92,17 @@ def lives(out: Path) -> int:
     return sum(log.read_text().count("$ earl run") for log in out.rglob("log.txt"))
 
 
-TWO_GRIDS = """
-title = "A test"
-[defaults]
-dataset = "shapes"
-stream = "disjoint"
-settings = {limit = 40}
-[[grid]]
-method = "er"
-seed = [2, 3]
-[[grid]]
-method = "earl"
-seed = 2
-"""
+def grid(method: str, seeds: str) -> str:
+    names = f'method = "{method}"\ndataset = "shapes"\nstream = "disjoint"\nseed = {seeds}'
+    return f"[[grid]]\n{names}\nsettings = {{limit = 40}}\n"
 
 
 def test_a_sweep_finishes_all_runs_and_a_second_one_does_nothing(
     children: Children, tmp_path: Path
 ) -> None:
-    (tmp_path / "grid.toml").write_text(TWO_GRIDS)
+    (tmp_path / "grid.toml").write_text(
+        'title = "A test"\n' + grid("er", "[2, 3]") + grid("earl", "2")
+    )
     words = ["-m", "earl", "sweep", "grid.toml", "--workers", "2", "--threads", "1"]
     done = children.run(*words, cwd=tmp_path, env=ENV)
     shown, said = done.stdout, done.stderr
@@ -224,9 +216,7 @@ def test_a_run_that_is_killed_before_it_comes_any_further_is_given_up(tmp_path: 
     assert "killed 4 times in a row by SIGKILL" in run.message and "memory" in run.message
 
 
-def test_a_run_that_fails_is_named_and_the_others_go_on(
-    children: Children, tmp_path: Path
-) -> None:
+def test_a_run_that_fails_is_named_and_the_others_go_on(children: Children, tmp_path: Path) -> None:
     (tmp_path / "grid.toml").write_text(
         GRID.replace('"shapes"', '["cifar10", "shapes"]')
         .replace('["er", "earl"]', '"er"')

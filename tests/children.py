@@ -1,0 +1,96 @@
+"""Child processes that import nothing: forks of a process that has imported everything.
+
+A new Python needs seconds until torch is there. A fork is as much a process of its own, with its
+own arguments, folder, environment, output and exit code.
+"""
+
+import importlib
+import json
+import os
+import runpy
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+
+IMPORTED = ("earl.cli", "earl.contract", "earl.rundirectory")
+IMPORTED += ("torch._dynamo",)  # the first optimiser of every child would
+
+
+class Children:
+    """The process that is forked; warnings are errors in it and in its children."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+
+    def run(
+        self, *words: str, cwd: Path, env: Mapping[str, str] = os.environ
+    ) -> "subprocess.CompletedProcess[str]":
+        """Carry out `python <words>`, with -m or -c, in a fork; return how it ended."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        with TemporaryDirectory() as place:
+            files = [str(Path(place, name)) for name in ("out", "err")]
+            order = {"words": words, "cwd": str(cwd), "env": dict(env), "files": files}
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
+            code = int(self.process.stdout.readline())
+            said = (Path(file).read_text(encoding="utf-8") for file in files)
+            return subprocess.CompletedProcess(words, code, *said)
+
+    def end(self) -> None:
+        self.process.communicate()  # the end of its input is its end
+
+
+def serve() -> None:
+    """Fork for every line of standard input; answer with the exit code."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            live(**json.loads(line))
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def live(words: Sequence[str], cwd: str, env: Mapping[str, str], files: Sequence[str]) -> None:
+    """Be the process `python <words>` until its end."""
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    for number, file in enumerate((os.devnull, *files)):
+        os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), number)
+    code = 0
+    try:
+        execute(*words)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def execute(kind: str, what: str, *arguments: str) -> None:
+    sys.argv = [kind, *arguments]
+    if kind == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+        return
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    exec(compile(what, "<string>", "exec"), vars(main))
+
+
+if __name__ == "__main__":
+    serve()
