@@ -15,6 +15,7 @@ from earl.catalogue import METHODS
 from earl.contract import CHECKS, check_method, fault, maker
 from earl.errors import ContractBroken, EarlError
 from earl.learner import Learner, Setting, Stateful
+from earl.memory import Memory, reservoir
 from earl.methods.er import ER
 from earl.networks import ResNet
 from earl.state import digest
@@ -52,6 +53,8 @@ class Wrong(ER):
     def __init__(self, backbone: torch.nn.Module, setting: Setting, *, fault: str) -> None:
         super().__init__(backbone, setting)
         self.fault = fault
+        if fault == "keeps too much":
+            self.memory = Memory(setting.memory_size + 1, reservoir)
 
     def check(self, x: Tensor, y: Tensor) -> None:
         if self.fault != "accepts anything":
@@ -67,8 +70,6 @@ class Wrong(ER):
             self.pace.samples = len(y)
         if self.fault == "counts nothing":
             self.work.flops = 0
-        if self.fault == "grows":
-            self.memory.capacity += 1
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
         if self.fault == "draws globally":
@@ -108,7 +109,7 @@ FAULTS = {
     "learns when asked": "asking_changes_nothing",
     "changes its input": "observing_leaves_its_input_alone",
     "trains once per call": "many_samples_at_once_equal_one_by_one",
-    "grows": "stored_samples_fit_the_memory",
+    "keeps too much": "stored_samples_fit_the_memory",
     "draws globally": "the_seed_decides_everything",
     "forgets what waits": "a_saved_learner_goes_on_exactly",
     "learns nothing": "it_learns",
