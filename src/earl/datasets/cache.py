@@ -13,7 +13,6 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 from earl.datasets.dataset import Dataset, Images, Split
+from earl.datasets.decoders import Pool
 from earl.datasets.lazy import of_blob, of_files
 from earl.datasets.measure import fitting_size, mean_and_std
 from earl.datasets.prepare import (
@@ -124,7 +124,7 @@ def remove_outdated(entry: Path, manifest: dict[str, Any]) -> None:
 
 
 def write_split(
-    folder: Path, split: str, listing: Listing, size: int, source: Source, pool: Executor | None
+    folder: Path, split: str, listing: Listing, size: int, source: Source, pool: Pool | None
 ) -> list[Broken]:
     """Write all that there is to know about a split; return the images that were left out."""
     images_file = folder / f"{split}.images.npy"

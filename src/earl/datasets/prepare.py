@@ -7,18 +7,17 @@ for.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from earl.datasets.decoders import Decoders, Decoding, Job, Pool
 from earl.datasets.parts import EncodedPart, Part, check_rows, encoded_rows
 from earl.datasets.source import Contents, Listing, Source
 from earl.errors import InvalidSetting
@@ -26,7 +25,7 @@ from earl.errors import InvalidSetting
 LARGEST_DECODED = 64  # pixels: larger images are not kept decoded
 WORTH_PROCESSES = 20_000  # images: fewer are decoded before other processes have started
 
-Jobs = list[Callable[[], dict[int, str]]]  # one per part: which rows are broken, and why
+Jobs = Sequence[Job]  # one per part
 
 
 @dataclass(frozen=True)
@@ -42,26 +41,15 @@ class Broken:
 
 
 def decode_split(
-    listing: Listing, size: int, target: Path, source: Source, pool: Executor | None
+    listing: Listing, size: int, target: Path, source: Source, pool: Pool | None
 ) -> list[Broken]:
     """Write all images of a split to one .npy file, uint8 (N, 3, size, size)."""
     shape = (len(listing), 3, size, size)
     array = open_memmap(target, mode="w+", dtype=np.uint8, shape=shape)
     array.flush()
-    del array  # every worker maps it for itself
-    jobs: Jobs = [
-        partial(decode_part, part, str(target), start) for start, part in with_starts(listing)
-    ]
-    try:
-        return run(jobs, listing, pool, source)
-    except BrokenProcessPool:  # a script without the usual `if __name__ == "__main__"`, say
-        return run(jobs, listing, None, source)
-
-
-def decode_part(part: Part, target: str, start: int) -> dict[int, str]:
-    """Write the images of a part to their rows of a .npy file; return why some are broken."""
-    array = open_memmap(target, mode="r+")
-    return part.decode(array[start : start + len(part)])
+    del array  # every job maps it for itself
+    jobs = [Decoding(part, str(target), start) for start, part in with_starts(listing)]
+    return run(jobs, listing, pool, source)
 
 
 def check_split(listing: Listing, source: Source) -> list[Broken]:
@@ -103,23 +91,18 @@ def with_starts(listing: Listing) -> Iterator[tuple[int, Part]]:
 
 
 @contextmanager
-def processes(contents: Contents, size: int, source: Source) -> Iterator[Executor | None]:
+def processes(contents: Contents, size: int, source: Source) -> Iterator[Pool | None]:
     """Give a pool of processes that decode beside this one, or None where it would not pay."""
     many = len(contents.train) + len(contents.test) >= WORTH_PROCESSES
     slow = size <= LARGEST_DECODED and isinstance(contents.train.parts[0], EncodedPart)
     if source.workers < 2 or not (many and slow):
         yield None
         return
-    pool = ProcessPoolExecutor(source.workers - 1, mp_context=get_context("spawn"))
-    try:
+    with Decoders(source.workers - 1) as pool:
         yield pool
-    except BaseException:
-        pool.shutdown(cancel_futures=True)
-        raise
-    pool.shutdown(wait=False)  # their work is done, and need not be waited for until they are gone
 
 
-def run(jobs: Jobs, listing: Listing, pool: Executor | None, source: Source) -> list[Broken]:
+def run(jobs: Jobs, listing: Listing, pool: Pool | None, source: Source) -> list[Broken]:
     """Run one job per part and collect what is broken, in the order of the rows."""
     parts = list(with_starts(listing))
     broken, done = [], 0
@@ -131,9 +114,7 @@ def run(jobs: Jobs, listing: Listing, pool: Executor | None, source: Source) -> 
     return sorted(broken, key=lambda b: b.row)
 
 
-def finished(
-    jobs: Jobs, pool: Executor | None, workers: int
-) -> Iterator[tuple[int, dict[int, str]]]:
+def finished(jobs: Jobs, pool: Pool | None, workers: int) -> Iterator[tuple[int, dict[int, str]]]:
     """Yield the number and the result of each job as they end; this process works with the pool.
 
     The pool has two jobs per worker at a time: it never waits, and leaves the others to this one.
