@@ -110,7 +110,8 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # nothing else may come between the answers
     for line in sys.stdin:
-        print(json.dumps(attempt(json.loads(line))), file=answers, flush=True)
+        answers.write(json.dumps(attempt(json.loads(line))) + "\n")
+        answers.flush()
 
 
 def attempt(order: dict[str, Any]) -> dict[int, str] | None:
