@@ -1,6 +1,7 @@
 """Run by torchrun: every rank trains methods alone and together, and compares, in float64."""
 
 import sys
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -58,6 +59,18 @@ def check_drift_is_noticed(ranks: Ranks) -> None:
     raise AssertionError("ranks with different weights were taken for equal")
 
 
+def check_that_no_threads_are_left(ranks: Ranks) -> None:
+    """Those of a group, if they are alive when Python ends, abort the process now and then."""
+    learner = taught("er", ranks)  # which lives on
+    assert any("gloo" in name for name in threads())
+    ranks.leave()
+    assert not any("gloo" in name for name in threads()) and learner.work.updates
+
+
+def threads() -> list[str]:
+    return [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
+
+
 def main() -> None:
     torch.set_default_dtype(torch.float64)
     ranks = join("cpu", timeout=60)
@@ -67,7 +80,7 @@ def main() -> None:
         if ranks.first:
             sys.stdout.write(f"{method} agrees\n")
     check_drift_is_noticed(ranks)
-    ranks.leave()
+    check_that_no_threads_are_left(ranks)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,9 @@ class Ranks:
         timeout: float = TIMEOUT,
     ) -> None:
         """Meet the others, all of whom know the same store."""
+        # An optimiser would import it, too late: its default arguments hold on to a group.
+        import torch.distributed.optim
+
         backend = "nccl" if device == "cuda" else "gloo"
         if device == "cuda":
             torch.cuda.set_device(local_rank)
@@ -59,9 +62,13 @@ class Ranks:
         return self.rank == 0
 
     def leave(self) -> None:
-        """Part from the others."""
+        """Part from the others.
+
+        The groups go with it: their threads, if they live until the process ends, may abort it.
+        """
         self._wrapped.clear()
         dist.destroy_process_group()
+        del self.group, self._patient
 
     def one_by_one(self, act: Callable[[], T]) -> T:
         """Do something that leaves files behind first on one rank of each machine, then on all."""

@@ -59,7 +59,7 @@ def carry_on(
 ) -> Generator[Moment]:
     """Yield the moments of a run, on every rank."""
     if ranks is None or ranks.first:
-        yield from directory.run(
+        moments = directory.run(
             device=device,
             threads=threads,
             snapshot_seconds=snapshot_seconds,
@@ -67,7 +67,13 @@ def carry_on(
             ranks=ranks,
         )
     else:
-        yield from assist(directory, dataset, ranks)
+        moments = assist(directory, dataset, ranks)
+    try:
+        yield from moments
+    except GeneratorExit:  # the run is stopped, by all ranks at the same sample
+        if ranks is not None:
+            ranks.leave()
+        raise
     if ranks is not None:
         ranks.leave()
 
