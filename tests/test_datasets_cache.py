@@ -177,6 +177,14 @@ def test_many_parts_are_shared_by_processes_and_broken_ones_named_in_order(
     assert seen[:8] == [("prepare", n, 8) for n in range(1, 9)]
 
 
+def test_without_room_for_processes_all_is_decoded_here(photos, tmp_path, monkeypatch):
+    one, _ = load(tmp_path)
+    monkeypatch.setattr(prepare, "WORTH_PROCESSES", 1)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
+    several, _ = load(tmp_path, cache=tmp_path / "other", workers=3)
+    assert torch.equal(one.train.images, several.train.images)
+
+
 @pytest.mark.parametrize("workers", [0, 1, 2, 7])
 def test_every_job_is_done_once_by_a_pool_or_here(workers):
     done = []

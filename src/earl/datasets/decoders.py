@@ -5,6 +5,7 @@ takes seconds if it imports much and does everything twice if it has no `if __na
 import what decodes and nothing else. Whatever one of them cannot do is done here.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -53,15 +54,18 @@ class Decoders:
 
     def __init__(self, n: int) -> None:
         command = [sys.executable, "-c", START, json.dumps([str(place) for place in sys.path])]
-        self._all = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            for _ in range(n)
-        ]
+        self._all: list[subprocess.Popen[bytes]] = []
         self._free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-        for process in self._all:
-            self._free.put(process)
         self._threads = ThreadPoolExecutor(n, thread_name_prefix="earl-decoders")
         self._ended = False
+        with contextlib.suppress(OSError):  # there may be room for fewer, or none
+            for _ in range(n):
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                self._all.append(process)
+                self._free.put(process)
+
+    def __len__(self) -> int:
+        return len(self._all)
 
     def __enter__(self) -> "Decoders":
         return self

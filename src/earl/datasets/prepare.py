@@ -99,7 +99,7 @@ def processes(contents: Contents, size: int, source: Source) -> Iterator[Pool | 
         yield None
         return
     with Decoders(source.workers - 1) as pool:
-        yield pool
+        yield pool if len(pool) else None
 
 
 def run(jobs: Jobs, listing: Listing, pool: Pool | None, source: Source) -> list[Broken]:
