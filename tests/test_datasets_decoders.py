@@ -67,6 +67,13 @@ def test_what_a_dead_process_leaves_is_done_here(folder: Path) -> None:
             assert_done(folder, done.result())
 
 
+def test_an_answer_that_breaks_off_is_no_answer(folder: Path) -> None:
+    command = [sys.executable, "-c", "input(); print('{\"1\": \"no', end='')"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
+        assert ask(process, decoding(folder)) is None
+
+
 def test_a_job_that_fails_tells_its_own_error_and_the_process_goes_on(folder: Path) -> None:
     gone = ParquetPart(str(folder / "gone.parquet"), 0, "image", (0,), False)
     with Decoders(1) as decoders:

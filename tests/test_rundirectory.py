@@ -299,13 +299,13 @@ def test_the_same_experiment_in_a_new_process_gives_the_same_bytes(
 ) -> None:
     """Hash seeds, snapshots, and what a process did before, are no inputs of a run."""
     script = (
-        "import sys; from pathlib import Path; from earl import Experiment, RunDirectory\n"
-        "run = RunDirectory(Path(sys.argv[1]), Experiment.from_dict(eval(sys.argv[2])))\n"
+        "import json, sys; from pathlib import Path; from earl import Experiment, RunDirectory\n"
+        "run = RunDirectory(Path(sys.argv[1]), Experiment.from_dict(json.loads(sys.argv[2])))\n"
         "for _ in run.run(threads=1, snapshot_seconds=0): pass"
     )
     other = "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0"
     subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), str(whole.experiment.as_dict())],
+        [sys.executable, "-c", script, str(tmp_path), json.dumps(whole.experiment.as_dict())],
         env=os.environ | {"PYTHONHASHSEED": other},
         check=True,
     )

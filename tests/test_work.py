@@ -68,11 +68,16 @@ def test_a_pass_is_priced_anew_when_its_key_changes() -> None:
     assert work.flops == 2 * 2 * 4 + 2 * 2 * 6
 
 
+# What is not counted as a pass, as a share of a network as tiny as this one; others count all.
+BESIDE = {"scr": 0.04, "memo": 0.03}  # similarities of all pairs; a second head
+BESIDE |= {"er-mir": 0.01, "remind": 0.01, "nc-fscil": 0.01}
+BESIDE |= {"x-der": 0.003, "earl-learnable": 0.001}
+
+
 @pytest.mark.parametrize("name", METHODS.names())
 def test_the_flops_of_a_stream_are_what_torch_counts(
     name: str, make: Make, dataset: Dataset
 ) -> None:
-    """Heads and similarities beside the passes are 5 % of a network as tiny as this one."""
     learner = make(name)
     order = torch.randperm(len(dataset.train), generator=torch.Generator().manual_seed(0))[:44]
     x, y = dataset.train.images[order], dataset.train.labels[order]
@@ -82,7 +87,7 @@ def test_the_flops_of_a_stream_are_what_torch_counts(
         with FlopCounterMode(display=False) as counter:
             learner.observe(x[part[14:]], y[part[14:]])
         counted = counter.get_total_flops()
-        assert learner.work.flops - before == pytest.approx(counted, rel=0.05)
+        assert learner.work.flops - before == pytest.approx(counted, rel=BESIDE.get(name, 0))
         learner.end_task()
 
 

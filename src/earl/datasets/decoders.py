@@ -103,7 +103,7 @@ def ask(process: "subprocess.Popen[bytes]", job: Job) -> dict[int, str] | None:
         process.stdin.write(json.dumps(order).encode() + b"\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline() or "null")
-    except OSError:  # it has died
+    except (OSError, ValueError):  # it has died, perhaps within its answer
         return None
     return None if answer is None else {int(row): why for row, why in answer.items()}
 

@@ -23,7 +23,7 @@ from earl.datasets.source import Contents, Listing, Source
 from earl.errors import InvalidSetting
 
 LARGEST_DECODED = 64  # pixels: larger images are not kept decoded
-WORTH_PROCESSES = 20_000  # images: fewer are decoded before other processes have started
+WORTH_PROCESSES = 5_000  # images: fewer are decoded before other processes have started
 
 Jobs = Sequence[Job]  # one per part
 
