@@ -1,6 +1,6 @@
 """Episodic memory: a fixed number of rows, and policies for whom a newcomer replaces."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,11 +41,12 @@ class Memory:
 
     @property
     def full(self) -> bool:
-        return len(self) == self.capacity
+        return len(self._place) == self.capacity
 
     def add(self, generator: Generator, *, y: Tensor, **columns: Tensor) -> None:
         """Offer samples one by one; y (B,) holds class numbers 0, 1, 2, ..., columns (B, ...)."""
-        offered = [(self._column(name, v), v) for name, v in _arrays(y=y, **columns).items()]
+        offered = [(self._column(name, v), v) for name, v in _arrays(columns)]
+        labels = self._column("y", _NO_LABELS)
         for i, c in enumerate(y.tolist()):
             self._count(c)
             row = self.policy(self, c, generator)
@@ -59,12 +60,13 @@ class Memory:
             self._place[row], self._class[row] = len(self._rows[c]), c
             self._rows[c].append(row)
             self.counts[c] += 1
+            labels[row] = c
             for column, values in offered:
                 column[row] = values[i]
 
     def sample(self, n: int, *names: str, generator: Generator) -> tuple[Tensor, ...]:
         """Return the named columns of n rows drawn uniformly without replacement (all if fewer)."""
-        return self.take(draw_distinct(len(self), n, generator), *names)
+        return self._taken(_distinct(len(self), n, generator), names)
 
     def sample_of(self, classes: Tensor, generator: Generator) -> Tensor:
         """Return one uniformly drawn row for each class number; each class must have rows."""
@@ -75,12 +77,11 @@ class Memory:
 
     def take(self, rows: Tensor, *names: str) -> tuple[Tensor, ...]:
         """Return the named columns of the given rows."""
-        at = rows.numpy()
-        return tuple([torch.from_numpy(self._columns[name].take(at, axis=0)) for name in names])
+        return self._taken(rows.numpy(), names)
 
     def update(self, rows: Tensor, **columns: Tensor) -> None:
         """Rewrite columns of stored rows."""
-        for name, values in _arrays(**columns).items():
+        for name, values in _arrays(columns):
             self._columns[name][rows.numpy()] = values
 
     def remove(self, rows: Tensor) -> None:
@@ -145,8 +146,11 @@ class Memory:
         self._rows = [[next(flat) for _ in range(count)] for count in self.counts]
         self._find_places(size)
         self._columns = {}
-        for name, values in _arrays(**state["columns"]).items():
+        for name, values in _arrays(state["columns"]):
             self._column(name, values)[:size] = values
+
+    def _taken(self, rows: NDArray[np.int64], names: Sequence[str]) -> tuple[Tensor, ...]:
+        return tuple([torch.from_numpy(self._columns[name].take(rows, axis=0)) for name in names])
 
     def _column(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
         """Return the column of this name, a new one with room for such values if there is none."""
@@ -179,8 +183,11 @@ class Memory:
         self.counts[c] -= 1
 
 
-def _arrays(**columns: Tensor) -> dict[str, NDArray[Any]]:
-    return {name: values.numpy(force=True) for name, values in columns.items()}
+_NO_LABELS = np.zeros(0, dtype=np.int64)
+
+
+def _arrays(columns: Mapping[str, Tensor]) -> list[tuple[str, NDArray[Any]]]:
+    return [(name, values.numpy(force=True)) for name, values in columns.items()]
 
 
 Policy = Callable[[Memory, int, Generator], int | None]
@@ -245,13 +252,17 @@ def below(n: int, generator: Generator) -> int:
 
 def draw_distinct(n: int, k: int, generator: Generator) -> Tensor:
     """Return min(k, n) distinct uniform integers below n in random order, in O(k) (Floyd)."""
+    return torch.from_numpy(_distinct(n, k, generator))
+
+
+def _distinct(n: int, k: int, generator: Generator) -> NDArray[np.int64]:
     if k >= n:
-        return torch.randperm(n, generator=generator)
-    # Plain numbers: for so few of them an operation on tensors takes several times as long.
+        return torch.randperm(n, generator=generator).numpy()
+    # Plain numbers: for so few of them an operation on arrays takes several times as long.
     chosen: dict[int, None] = {}
     numbers = torch.rand(k, generator=generator, dtype=torch.float64).tolist()
     for top, u in enumerate(numbers, n - k):
         guess = int(u * (top + 1))
         chosen[top if guess in chosen else guess] = None
-    order = torch.randperm(k, generator=generator).numpy()
-    return torch.from_numpy(np.fromiter(chosen, np.int64, k)[order])
+    drawn, order = list(chosen), torch.randperm(k, generator=generator).tolist()
+    return np.array([drawn[i] for i in order], dtype=np.int64)
