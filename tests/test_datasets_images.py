@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 
 from earl import images
 from earl.errors import BrokenImage
@@ -49,6 +49,88 @@ def test_every_lossless_codec_gives_the_pixels_back(kind):
 def test_jpeg_decodes_as_pillow_decodes_it():
     data = encoded(Image.fromarray(NOISE), "JPEG")
     assert (rgb(data) == np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))).all()
+
+
+def pillows(data):
+    """Return what Pillow makes of a picture on its own way through the header, or None."""
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            return np.asarray(ImageOps.exif_transpose(picture).convert("RGB"))
+    except (OSError, SyntaxError, ValueError, LookupError, struct.error):
+        return None
+
+
+def segment(kind, content):
+    return bytes([0xFF, kind]) + struct.pack(">H", 2 + len(content)) + content
+
+
+def turned(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+JPEG = encoded(Image.fromarray(NOISE), "JPEG")
+EXIF = turned(6).tobytes()  # begins with "Exif"
+FRAME = JPEG.index(b"\xff\xc0")
+SCAN = JPEG.index(b"\xff\xda")
+JPEGS = {
+    "plain": JPEG,
+    "smooth": encoded(Image.fromarray(SMOOTH), "JPEG", quality=95),
+    "full colour": encoded(Image.fromarray(NOISE), "JPEG", subsampling=0),
+    "progressive": encoded(Image.fromarray(NOISE), "JPEG", progressive=True),
+    "own tables": encoded(Image.fromarray(NOISE), "JPEG", optimize=True),
+    "restarts": encoded(Image.fromarray(NOISE), "JPEG", restart_marker_blocks=2),
+    "comment": encoded(Image.fromarray(NOISE), "JPEG", comment=b"\xff\xd8 and \xff\xda"),
+    "more behind it": JPEG + b"\xff\xd8more",
+    "JFIF missing": JPEG[:2] + JPEG[20:],
+    "channels as they are": encoded(Image.fromarray(NOISE), "JPEG", keep_rgb=True),
+    "Adobe": JPEG[:2] + segment(0xEE, b"Adobe\0\x64\0\0\0\0\0") + JPEG[20:],
+    "colour profile": encoded(Image.fromarray(NOISE), "JPEG", icc_profile=b"profile"),
+    "turned": encoded(Image.fromarray(SMOOTH), "JPEG", exif=turned(6)),
+    "turned after the frame": JPEG[:SCAN] + segment(0xE1, EXIF) + JPEG[SCAN:],
+    "two sizes": JPEG[:FRAME] + segment(0xC0, JPEG[FRAME + 4 : FRAME + 19]) + JPEG[FRAME:],
+    "grey": encoded(Image.fromarray(NOISE[..., 0]), "JPEG"),
+    "filling bytes": JPEG[:20] + b"\xff\xff" + JPEG[20:],
+    "without a size": JPEG[: FRAME + 5] + bytes(4) + JPEG[FRAME + 9 :],
+    "a longer side": JPEG[: FRAME + 5] + struct.pack(">HH", 40, 24) + JPEG[FRAME + 9 :],
+    "an empty segment": JPEG[:20] + b"\xff\xfe\0\0" + JPEG[20:],
+}
+
+
+@pytest.mark.parametrize("name", JPEGS)
+def test_a_jpeg_decodes_as_on_pillows_own_way(name):
+    """Also those that have something about them: our short way is for plain ones alone."""
+    data = JPEGS[name]
+    expected = pillows(data)
+    if expected is None:
+        with pytest.raises(BrokenImage):
+            images.decode(data, 24)
+    else:
+        resized = Image.fromarray(expected).resize((24, 24), Image.Resampling.BILINEAR)
+        assert (rgb(data) == np.asarray(resized)).all()
+
+
+def test_the_short_way_is_for_plain_jpegs_alone():
+    taken = [name for name, data in JPEGS.items() if images._plain_jpeg(data) is not None]
+    assert taken == [*list(JPEGS)[:9], "a longer side"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from([JPEGS[name] for name in ("plain", "progressive", "restarts")]), st.data())
+def test_a_damaged_jpeg_is_what_pillow_makes_of_it(data, draw):
+    damaged = bytearray(data)
+    for _ in range(draw.draw(st.integers(1, 3))):
+        place = draw.draw(st.integers(0, SCAN) | st.integers(0, len(damaged) - 1))
+        damaged[place] = draw.draw(st.sampled_from([0, 1, 2, 24, 0xC0, 0xDA, 0xE1, 0xFF]))
+    damaged = bytes(damaged[: draw.draw(st.just(len(damaged)) | st.integers(0, len(damaged)))])
+    expected = pillows(damaged)
+    try:
+        found = images._upright(images._plain_jpeg(damaged) or images._open(damaged))
+    except (BrokenImage, *images.PILLOW_RAISES):
+        assert expected is None
+    else:
+        assert (np.asarray(found) == expected).all()
 
 
 def test_grey_becomes_three_equal_channels():
