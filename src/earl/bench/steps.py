@@ -18,11 +18,11 @@ from earl.bench.subjects import (
 from earl.bench.timing import Effort, Times, take_turns
 from earl.catalogue import METHOD_FACTS
 from earl.learner import Learner
-from earl.recipes import Value
 
 FAMILY = ("earl", "vanilla-etf", "earl-no-rc", "earl-no-pdt", "earl-learnable")
 QUICKLY = ("er", "scr")  # the methods of a quick run
 STREAM = 200_000  # samples
+BARE_STEPS = 4  # of a turn beside methods that train on a block of samples at once
 SAMPLES = 50  # of a turn where a step takes next to no time
 
 
@@ -71,15 +71,18 @@ def beside_bare(learner: Learner, effort: Effort, samples: int = 1) -> Times:
 
 def methods(effort: Effort) -> Iterator[Figure]:
     """Time the updates of other methods beside what their FLOPs would cost at the bare pace."""
-    settings: dict[str, Value] = {"width": 16, "iterations": 0.25}  # a few updates per block
-    er = midway(on("cifar10", "er", **settings))
+    er = midway(on("cifar10", "er", width=16))
     bare, flops = bare_step(er), er.setting.batch_size * er.work.price("images")
+
+    def bare_steps() -> float:
+        return flops * sum(bare() for _ in range(BARE_STEPS))
+
     effort = replace(effort, seconds=effort.seconds / 2)  # they are many
     for name in QUICKLY if effort.quick else METHOD_FACTS:
         if name in FAMILY:
             continue
-        update = updating(midway(on("cifar10", name, **settings)))
-        times = take_turns({name: update, "bare": lambda: bare() * flops}, effort)
+        update = updating(midway(on("cifar10", name, width=16)))
+        times = take_turns({name: update, "bare": bare_steps}, effort)
         yield ratio_figure(name, times, name, "bare", target=1.15, show=False)
 
 
