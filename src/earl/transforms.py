@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
@@ -54,9 +55,14 @@ def random_crop(x: Tensor, source: Generator | Shares, padding: int) -> Tensor:
     """Pad every image with zeros and cut out a window of the old size at a place of its own."""
     places = 2 * padding + 1
     corner = drawn(lambda n, g: torch.randint(places, (2, n), generator=g), len(x), source)
+    padded, (h, w) = F.pad(x, [padding] * 4), x.shape[2:]
+    if x.device.type == "cpu":  # image by image: numpy takes a fifth of the time
+        cut = np.empty(x.shape, np.uint8)
+        for to, image, i, j in zip(cut, padded.numpy(), *corner.tolist(), strict=True):
+            to[:] = image[:, i : i + h, j : j + w]
+        return torch.from_numpy(cut)
     top, left = corner.to(x.device, non_blocking=True)
-    padded = F.pad(x, [padding] * 4)
-    windows = padded.unfold(2, x.shape[2], 1).unfold(3, x.shape[3], 1)  # (B, C, places², H, W)
+    windows = padded.unfold(2, h, 1).unfold(3, w, 1)  # (B, C, places, places, H, W)
     return windows[torch.arange(len(x), device=x.device), :, top, left]
 
 
