@@ -23,6 +23,8 @@ from earl.transforms import (
     random_crop,
     random_flip,
     rotation,
+    windows_at_once,
+    windows_one_by_one,
 )
 
 VIEW = View(mean=(0.49, 0.48, 0.45), std=(0.25, 0.24, 0.26))
@@ -82,6 +84,11 @@ def test_crop_is_a_window_of_the_padded_image(h, w, padding):
     padded = F.pad(x, [padding] * 4)
     for n, (top, left) in enumerate((shift + padding).T.tolist()):
         assert torch.equal(result[n], padded[n, :, top : top + h, left : left + w])
+
+
+def test_windows_are_the_same_at_once_as_on_a_gpu_and_one_by_one():
+    x, corner = stored(40, 3, 20, 18), torch.randint(7, (2, 40), generator=generator(1))
+    assert torch.equal(windows_at_once(x, corner, 14, 12), windows_one_by_one(x, corner, 14, 12))
 
 
 def test_crop_places_are_uniform_and_differ_between_images():
