@@ -70,13 +70,24 @@ def test_a_time_is_per_unit_of_what_was_done() -> None:
     assert times.seconds == {"a": [2]}
 
 
-def test_a_ratio_is_that_of_medians_and_its_spread_the_quartiles_of_the_turns() -> None:
+def test_a_ratio_is_the_median_of_the_turns_beside_their_quartiles() -> None:
     times = Times({"a": [2.0, 3.0, 40.0, 3.0, 4.0], "b": [1.0, 2.0, 2.0, 1.0, 2.0]})
     ratio = times.ratio("a", "b")
-    assert ratio.value == 3 / 2  # the turn that took 40 does not matter
-    assert (ratio.low, ratio.high) == (2.0, 3.0)  # of 1.5, 2, 2, 3, 20
-    figure = ratio_figure("a ÷ b", times, "a", "b", target=1.5)
+    assert (ratio.low, ratio.value, ratio.high) == (2.0, 2.0, 3.0)  # of 1.5, 2, 2, 3, 20
+    assert times.difference("a", "b") == 2.0  # of 1, 1, 2, 2, 38
+    figure = ratio_figure("a ÷ b", times, "a", "b", target=2.0)
     assert figure.ok and figure.times == {"a": 3000, "b": 2000}
+
+
+def test_a_machine_that_slows_down_meanwhile_does_not_change_a_ratio() -> None:
+    slower = [1.0, 1.0, 1.5, 3.0, 3.0, 4.0]
+    times = Times({"a": [1.25 * s for s in slower], "b": slower})
+    assert times.ratio("a", "b").value == 1.25
+
+
+def test_a_single_turn_has_no_spread() -> None:
+    ratio = Times({"a": [3.0], "b": [2.0]}).ratio("a", "b")
+    assert (ratio.low, ratio.value, ratio.high) == (1.5, 1.5, 1.5)
 
 
 @pytest.mark.parametrize(

@@ -40,13 +40,12 @@ def data(effort: Effort) -> Iterator[Figure]:
         things = {"bare": decoding(pictures), "prepare": preparing(root, n)}
         times = take_turns(things, few, clock=time.perf_counter)
     cores = workers()
-    bare, prepare = times.median("bare"), times.median("prepare")
     yield Figure(
         case=f"{n:,} JPEGs ÷ Pillow × {cores} cores",
-        value=bare / prepare / cores,
+        value=times.ratio("bare", "prepare").value / cores,
         target=0.8,
         at_least=True,
-        times={"prepare an image": 1e3 * prepare, "bare": 1e3 * bare},
+        times={name: 1e3 * times.median(name) for name in times.seconds},
     )
 
 

@@ -1,7 +1,7 @@
 """Timing by turns: things are measured side by side, so that a busy machine slows all alike."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median, quantiles
 
@@ -25,7 +25,7 @@ QUICK = Effort(seconds=1.0, turns=3, quick=True)
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times longer one thing took: the ratio of medians, the quartiles over the turns."""
+    """How many times longer one thing took: the median of the ratios of all turns, and quartiles."""
 
     value: float
     low: float
@@ -42,13 +42,19 @@ class Times:
         return median(self.seconds[name])
 
     def ratio(self, name: str, beside: str) -> Ratio:
-        pairs = zip(self.seconds[name], self.seconds[beside], strict=True)
-        turns = [a / b for a, b in pairs]
-        value = self.median(name) / self.median(beside)
+        """Return the ratio of two things turn by turn: a machine that slows down slows both."""
+        turns = [a / b for a, b in self._pairs(name, beside)]
         if len(turns) < 2:
-            return Ratio(value, turns[0], turns[0])
-        low, _, high = quantiles(turns, n=4, method="inclusive")
+            return Ratio(turns[0], turns[0], turns[0])
+        low, value, high = quantiles(turns, n=4, method="inclusive")
         return Ratio(value, low, high)
+
+    def difference(self, name: str, beside: str) -> float:
+        """Return how many seconds longer one thing took, the median of the turns."""
+        return median(a - b for a, b in self._pairs(name, beside))
+
+    def _pairs(self, name: str, beside: str) -> Iterable[tuple[float, float]]:
+        return zip(self.seconds[name], self.seconds[beside], strict=True)
 
 
 def take_turns(
