@@ -13,6 +13,8 @@ LAYERS = [
     {"durable", "randomness", "images", "state", "statistics"},
     {
         "randaugment",
+        "randaugment_batch",
+        "randaugment_cpu",
         "transforms",
         "contrast",
         "networks",

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from earl.errors import InvalidInput
-from earl.randaugment import OPERATIONS
+from earl.randaugment_batch import OPERATIONS
 from earl.transforms import random_flip
 
 TRIES = 10  # for a crop that fits into the image

@@ -25,7 +25,7 @@ QUICK = Effort(seconds=1.0, turns=3, quick=True)
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times longer one thing took: the median of the ratios of all turns, and quartiles."""
+    """How many times longer one thing took: median and quartiles of the ratios of the turns."""
 
     value: float
     low: float
