@@ -103,7 +103,7 @@ def test_snapshots_in_between_change_nothing(whole: RunDirectory, tmp_path: Path
 
 
 NURSERY = f"""
-import os, sys
+import faulthandler, os, sys
 from pathlib import Path
 import torch._dynamo  # an optimiser would, in every life
 import earl.datasets.shapes, earl.methods.earl, earl.methods.er
@@ -114,6 +114,7 @@ for line in sys.stdin:  # every line is a new life, born with everything importe
     path, method = line.split()
     child = os.fork()
     if child == 0:
+        faulthandler.dump_traceback_later(60)  # should it ever hang, one sees where
         names = {{"method": method, "dataset": "shapes", "stream": "gaussian"}}
         experiment = Experiment(**names, settings={SMALL})
         run = RunDirectory(Path(path), experiment)
@@ -141,7 +142,9 @@ class Nursery:
 
     def line(self) -> str:
         assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        line = self.process.stdout.readline()
+        assert line, "the process that starts the runs has died"
+        return line.strip()
 
     def start(self, path: Path, method: str) -> int:
         """Start or go on with a run; return its process."""
