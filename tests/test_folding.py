@@ -10,7 +10,7 @@ from torch import nn
 from earl.catalogue import METHOD_FACTS
 from earl.datasets.dataset import Dataset
 from earl.experiment import Experiment
-from earl.folding import folded, followed
+from earl.folding import folded, followed, suits_winograd
 from earl.learner import Learner
 from earl.networks import ResNet, build
 from earl.randomness import Randomness
@@ -31,6 +31,7 @@ def restless(network: nn.Module) -> nn.Module:
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "small": lambda: ResNet(depth=10, width=4),
+    "wide": lambda: ResNet(depth=8, width=64),  # wide enough for Winograd's convolution
     "large": lambda: ResNet(depth=8, width=4, stem="large"),
     "own": lambda: nn.Sequential(
         nn.Conv2d(3, 8, 3, 2, groups=1),  # with a bias
@@ -63,6 +64,34 @@ def test_what_cannot_be_folded_is_left_alone() -> None:
     forgetful = nn.BatchNorm2d(3, track_running_stats=False)
     network = nn.Sequential(mirrored, nn.BatchNorm2d(3), nn.Conv2d(3, 3, 1), forgetful)
     assert list(followed(network)) == []
+
+
+def test_only_many_channels_are_convolved_winograds_way() -> None:
+    network = build(NETWORKS["wide"], Randomness(1).at(0, "network"))
+    chosen = [conv for conv, _ in followed(network) if suits_winograd(conv)]
+    assert [(c.in_channels, c.out_channels) for c in chosen] == [(256, 256)]
+    for other in (
+        nn.Conv2d(256, 256, 3, padding=1, stride=2),
+        nn.Conv2d(256, 256, 3, padding=1, groups=2),
+        nn.Conv2d(256, 256, 3, padding=2, dilation=2),
+        nn.Conv2d(256, 256, 3),
+        nn.Conv2d(256, 256, 1),
+        nn.Conv2d(128, 256, 3, padding=1),
+    ):
+        assert not suits_winograd(other)
+
+
+def test_half_precision_is_left_to_torch() -> None:
+    """Winograd's sums of few bits would be far from the products of few bits."""
+    network = restless(build(NETWORKS["wide"], Randomness(1).at(0, "network")))
+    x = torch.randn(2, 3, 16, 16, generator=Randomness(2).at(0, "x"))
+    conv = next(conv for conv, _ in followed(network) if suits_winograd(conv))
+    seen: list[torch.dtype] = []
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), folded(network):
+        inner = conv.forward
+        conv.forward = lambda x: seen.append(inner(x).dtype) or inner(x)
+        network(x)
+    assert seen == [torch.bfloat16]
 
 
 SOME = ("er", "earl", "memo", "remind")  # a network, a projection, several extractors, two halves
