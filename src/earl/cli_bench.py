@@ -35,6 +35,9 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure what learning and asking cost beside the bare network."""
+    from earl.allocator import keep_freed_memory
+
+    keep_freed_memory()  # as runs do
     if profile:
         print_profiles(as_json)
         return

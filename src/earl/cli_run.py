@@ -133,8 +133,10 @@ def carry_out(
     board: Path | None = None,
 ) -> None:
     """Run to the end, alone or with the other ranks of torchrun, then print the result."""
+    from earl.allocator import keep_freed_memory
     from earl.together import carry_on, join, losses_explained
 
+    keep_freed_memory()
     with losses_explained():
         ranks = join(device, rank_timeout)
         load = partial(load_data, directory, *places)
