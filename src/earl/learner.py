@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
+from earl.adam import Adam
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting
 from earl.networks import evaluating, train_forward
 from earl.parallel import Ranks
@@ -297,4 +298,4 @@ def widened(x: Tensor) -> Tensor:
 
 def adam(parameters: Any, lr: float) -> torch.optim.Adam:
     """Return the optimiser of every method: Adam with a constant learning rate (Supp.)."""
-    return torch.optim.Adam(parameters, lr=lr, fused=True)
+    return Adam(parameters, lr=lr)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from earl.bench.timing import Thing
 from earl.catalogue import METHODS
 from earl.experiment import Experiment
-from earl.learner import Learner, adam
+from earl.learner import Learner
 from earl.matching import fed, noise_learner, random_images
 from earl.methods.earl import EARL
 from earl.networks import build
@@ -116,7 +116,7 @@ def updating(learner: Learner) -> Thing:
 def bare_step(learner: Learner) -> Thing:
     """Return the bare step: forward, backward, fused Adam of a learner's network, a ready batch."""
     network = copy.deepcopy(network_of(learner)).train()
-    optimizer = adam(network.parameters(), learner.setting.lr)
+    optimizer = torch.optim.Adam(network.parameters(), lr=learner.setting.lr, fused=True)
     generator = Randomness(0).at(0, "batch")
     x = torch.randn(learner.setting.batch_size, *learner.setting.image_shape, generator=generator)
     x = x.to(memory_format=torch.channels_last)
