@@ -172,8 +172,7 @@ def test_the_largest_tensor_is_seen_even_if_it_is_gone() -> None:
 
 def test_the_parts_of_a_profile_add_up_to_a_step() -> None:
     found = profile("tiny", tiny_earl(on("shapes"), (3, 8, 8)), steps=3)
-    assert found.parts["backward"] > 0 and found.parts["forward"] > 0
-    assert all(found.parts[name] > 0 for name in ("insert", "draw", "augment", "Adam", "residuals"))
+    assert all(milliseconds > 0 for milliseconds in found.parts.values()), found.parts
     assert 0 < found.parts["rest"] < found.total
 
 

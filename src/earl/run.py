@@ -51,7 +51,7 @@ class Exam:
     """
 
     def __init__(
-        self, test: Split, batch: int = 250, ranks: Ranks | None = None, fold: bool = False
+        self, test: Split, batch: int = 500, ranks: Ranks | None = None, fold: bool = False
     ) -> None:
         self.test = test
         self.batch = batch
