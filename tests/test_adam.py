@@ -77,12 +77,12 @@ def test_either_goes_on_from_the_state_of_the_other(
     assert all(torch.equal(a, b) for a, b in zip(params, expected, strict=True))
 
 
-def test_each_group_has_its_own_rate_and_may_stand_still() -> None:
+def test_each_group_has_its_own_settings_and_may_stand_still() -> None:
     ours, theirs = weights(), weights()
     optimizers = []
     for params, kind in ((ours, Adam), (theirs, fused)):
         optimizer = kind(params[:2], lr=1e-2)
-        optimizer.add_param_group({"params": params[2:], "lr": 1e-3})
+        optimizer.add_param_group({"params": params[2:], "lr": 1e-3, "weight_decay": 0.1})
         optimizers.append(optimizer)
         for step in range(3):
             for i, param in enumerate(params):
