@@ -79,16 +79,29 @@ def test_either_goes_on_from_the_state_of_the_other(
 
 def test_each_group_has_its_own_settings_and_may_stand_still() -> None:
     ours, theirs = weights(), weights()
-    optimizers = []
     for params, kind in ((ours, Adam), (theirs, fused)):
         optimizer = kind(params[:2], lr=1e-2)
         optimizer.add_param_group({"params": params[2:], "lr": 1e-3, "weight_decay": 0.1})
-        optimizers.append(optimizer)
         for step in range(3):
             for i, param in enumerate(params):
                 param.grad = torch.full_like(param, 0.1 + i) if step < 2 or i >= 2 else None
             optimizer.step()
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_torch_is_handed_what_it_need_not_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[bool] = []
+
+    def watched(*columns: list[Tensor], **settings: object) -> None:
+        handed.extend(x.is_contiguous() for column in columns for x in column)
+
+    monkeypatch.setattr("earl.adam.adam", watched)
+    params = weights()
+    optimizer = Adam(params, lr=1e-2)
+    walk(params, optimizer, range(2))  # torch begins the state
+    assert not handed
+    walk(params, optimizer, range(2, 3))
+    assert len(handed) == 5 * (len(params) - 1) and all(handed)
 
 
 def test_channels_last_weights_are_handed_over_without_gaps() -> None:

@@ -1,7 +1,7 @@
 """Folding: convolutions that do the work of the batch norm behind them, and less of their own."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 
 import torch
@@ -58,10 +58,10 @@ def convolution(conv: nn.Conv2d, weight: Tensor, bias: Tensor) -> Callable[[Tens
     plain = partial(convolved, conv, weight, bias)
     if not suits_winograd(conv):
         return plain
-    quick = Winograd(weight, bias)
+    quick = cache(partial(Winograd, weight, bias))  # it takes time and memory to prepare
 
     def convolve(x: Tensor) -> Tensor:
-        return plain(x) if torch.is_autocast_enabled(x.device.type) else quick(x)
+        return plain(x) if torch.is_autocast_enabled(x.device.type) else quick()(x)
 
     return convolve
 
