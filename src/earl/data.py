@@ -8,7 +8,7 @@ from typing import Any
 
 from earl.catalogue import DATASETS
 from earl.datasets.dataset import Dataset
-from earl.datasets.reduce import reduced, rotated
+from earl.datasets.reduce import reduced, rotated, with_smaller_exam, with_validation
 from earl.datasets.source import Progress, Source, silent, slug
 from earl.errors import InvalidSetting
 
@@ -58,6 +58,8 @@ class DataOptions:
 
     limit: int = 0
     per_class: int = 0
+    validation: float = 0.0
+    exam_per_class: int = 0
     rotate: int = 0
     skip_broken: bool = False
     image_size: int = 0
@@ -97,9 +99,10 @@ def source_of(
 
 
 def load_dataset(name: Name, options: DataOptions, source: Source) -> Dataset:
-    """Return a data set: found, prepared if need be, reduced and turned."""
+    """Return a data set: found, prepared if need be, divided, reduced and turned."""
     loader: Callable[[Source], Dataset] = DATASETS[name.kind]
-    dataset = loader(source)
+    dataset = with_validation(loader(source), options.validation)
+    dataset = with_smaller_exam(dataset, options.exam_per_class)
     dataset = reduced(dataset, limit=options.limit, per_class=options.per_class)
     return rotated(dataset, options.rotate)
 

@@ -1,4 +1,4 @@
-"""Smaller and turned data sets: fewer training images, or all images rotated."""
+"""Data sets made of data sets: fewer images, images held out for choosing, images turned."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -69,6 +69,54 @@ def reduced(dataset: Dataset, *, limit: int = 0, per_class: int = 0) -> Dataset:
         order = order[ranks(train.labels[order]) < per_class]
     rows = (order[:limit] if limit else order).sort().values
     return replace(dataset, train=choose(train, rows))
+
+
+def with_smaller_exam(dataset: Dataset, per_class: int) -> Dataset:
+    """Keep at most `per_class` test images of each class, always the same ones; 0 keeps all."""
+    if per_class < 0:
+        raise InvalidSetting(f"exam_per_class = {per_class} must be a number of images, or 0")
+    if not per_class:
+        return dataset
+    test = dataset.test
+    order = torch.randperm(len(test), generator=Randomness(SEED).at(0, "exam"))
+    rows = order[ranks(test.labels[order]) < per_class].sort().values
+    return replace(dataset, test=choose(test, rows))
+
+
+def with_validation(dataset: Dataset, share: float) -> Dataset:
+    """Put a share of the training images of each class in the place of the test images.
+
+    So settings can be chosen without a look at the test images. The images that are held out are
+    always the same ones and are never streamed. 0 leaves the data set as it is.
+    """
+    if not 0 <= share < 1:
+        raise InvalidSetting(f"validation = {share} must be a share from 0 to below 1")
+    if not share:
+        return dataset
+    train = dataset.train
+    order = torch.randperm(len(train), generator=Randomness(SEED).at(0, "validation"))
+    groups = strata(train)[order]
+    held = ranks(groups) < (groups.bincount()[groups] * share).round()
+    if held.all() or not held.any():
+        raise InvalidSetting(
+            f"validation = {share} of {len(train)} training images leaves "
+            f"{'nothing to learn' if held.all() else 'no images to ask about'}"
+        )
+    asked, kept = order[held].sort().values, order[~held].sort().values
+    note = f"exams ask about {len(asked)} training images that are held out, not test images"
+    return replace(
+        dataset,
+        train=choose(train, kept),
+        test=choose(train, asked),
+        notes=(*dataset.notes, note),
+    )
+
+
+def strata(split: Split) -> Tensor:
+    """Number the pairs of class and time bucket of each image, (N,)."""
+    if split.domains is None:
+        return split.labels
+    return split.labels * (1 + int(split.domains.max())) + split.domains
 
 
 def ranks(labels: Tensor) -> Tensor:
