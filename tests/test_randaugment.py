@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image, ImageEnhance, ImageOps
 
-from earl import randaugment_batch, randaugment_cpu
 from earl.errors import InvalidInput, InvalidSetting
 from earl.randaugment import draw, plan, rand_augment, strengths
-from earl.randaugment_batch import NAMES, OPERATIONS
+from earl.randaugment_batch import NAMES, OPERATIONS, apply
 
 SIZES = [(32, 32), (33, 20), (7, 13), (3, 3), (2, 5), (1, 1)]
 
@@ -222,22 +221,17 @@ def one_by_one(x, g, num_ops, magnitude=9):
     return torch.cat(result)
 
 
-BOTH = pytest.mark.parametrize("way", [randaugment_cpu, randaugment_batch])
-
-
-@BOTH
 @pytest.mark.parametrize("num_ops", [0, 1, 2, 3])
 @pytest.mark.parametrize(
     ("n", "channels", "size"), [(60, 3, (16, 16)), (60, 1, (9, 14)), (1, 3, (8, 8))]
 )
-def test_result_of_an_image_does_not_depend_on_its_company(n, channels, size, num_ops, way):
+def test_result_of_an_image_does_not_depend_on_its_company(n, channels, size, num_ops):
     for seed in range(1 if n > 1 else 20):
         x = torch.randint(256, (n, channels, *size), generator=generator(seed)).byte()
-        result = way.apply(x, *plan(n, *size, generator(seed), num_ops, 9, 31))
+        result = apply(x, *plan(n, *size, generator(seed), num_ops, 9, 31))
         assert torch.equal(result, one_by_one(x, generator(seed), num_ops))
 
 
-@BOTH
 @settings(max_examples=40, deadline=None)
 @given(
     n=st.integers(1, 20),
@@ -247,9 +241,9 @@ def test_result_of_an_image_does_not_depend_on_its_company(n, channels, size, nu
     magnitude=st.integers(0, 30),
     seed=st.integers(0, 2**32),
 )
-def test_any_batch_equals_its_images_one_by_one(n, channels, size, levels, magnitude, seed, way):
+def test_any_batch_equals_its_images_one_by_one(n, channels, size, levels, magnitude, seed):
     x = torch.randint(levels, (n, channels, *size), generator=generator(seed)).byte()
-    result = way.apply(x, *plan(n, *size, generator(seed), 2, magnitude, 31))
+    result = apply(x, *plan(n, *size, generator(seed), 2, magnitude, 31))
     assert torch.equal(result, one_by_one(x, generator(seed), 2, magnitude))
 
 

@@ -153,7 +153,7 @@ class Experiment:
             dataset=dataset,
             learner=self.learner(dataset, len(schedule.order), device, ranks, **budget),
             stream=Stream(dataset.train, schedule),
-            exam=Exam(dataset.test, ranks=ranks, fold=options["fold"]),
+            exam=Exam(dataset.test, ranks=ranks),
             probes={name: PROBES[name] for name in self.probes},
             budget=budget,
             every=options["every"],
@@ -233,8 +233,8 @@ def load_data(
     return load_dataset(parsed, options, source)
 
 
-def run_options(*, every: int = 100, fold: bool = False) -> None:
-    """The options of the loop itself: the samples between two evaluations, and see `Exam`."""
+def run_options(*, every: int = 100) -> None:
+    """The options of the loop itself: the samples between two evaluations."""
 
 
 def file_options() -> None:

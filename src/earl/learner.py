@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from earl.adam import Adam
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting
 from earl.networks import evaluating, train_forward
 from earl.parallel import Ranks
@@ -298,4 +297,4 @@ def widened(x: Tensor) -> Tensor:
 
 def adam(parameters: Any, lr: float) -> torch.optim.Adam:
     """Return the optimiser of every method: Adam with a constant learning rate (Supp.)."""
-    return Adam(parameters, lr=lr)
+    return torch.optim.Adam(parameters, lr=lr, fused=True)

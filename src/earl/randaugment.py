@@ -8,9 +8,8 @@ from functools import lru_cache
 import torch
 from torch import Generator, Tensor
 
-from earl import randaugment_batch, randaugment_cpu
 from earl.errors import InvalidInput, InvalidSetting
-from earl.randaugment_batch import NAMES
+from earl.randaugment_batch import NAMES, apply
 from earl.randomness import Shares, drawn
 
 Plan = tuple[list[list[int]], list[list[float]]]
@@ -56,5 +55,4 @@ def rand_augment(
         raise InvalidSetting(f"magnitude {magnitude} is not among the {bins} bins 0 to {bins - 1}")
     n, _, h, w = x.shape
     ops, levels = plan(n, h, w, source, num_ops, magnitude, bins)
-    apply = randaugment_cpu.apply if x.device.type == "cpu" else randaugment_batch.apply
     return apply(x, ops, levels)

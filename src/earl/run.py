@@ -1,7 +1,6 @@
 """The loop: ask, learn, and now and then sit the exam."""
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +9,6 @@ from torch import Tensor, nn
 from earl.budget import bytes_held
 from earl.datasets.dataset import Split, batches
 from earl.errors import InvalidSetting
-from earl.folding import folded
 from earl.history import Evaluation, Reading
 from earl.learner import Learner
 from earl.parallel import Ranks
@@ -46,17 +44,13 @@ class Moment:
 class Exam:
     """The test set, which learners never touch: it asks about what was seen so far.
 
-    Where several ranks learn together each of them asks its own learner about a share. `fold` lets
-    convolutions do the work of batch norm meanwhile: faster, and the same up to rounding.
+    Where several ranks learn together each of them asks its own learner about a share.
     """
 
-    def __init__(
-        self, test: Split, batch: int = 500, ranks: Ranks | None = None, fold: bool = False
-    ) -> None:
+    def __init__(self, test: Split, batch: int = 500, ranks: Ranks | None = None) -> None:
         self.test = test
         self.batch = batch
         self.ranks = ranks
-        self.fold = fold
 
     def questions(self, labels: Tensor, domains: Tensor | None = None) -> Tensor:
         """Return the indices of the test images of the seen classes.
@@ -81,9 +75,8 @@ class Exam:
             shares = (part.tensor_split(self.ranks.size)[self.ranks.rank] for part in parts)
             parts = tuple(share for share in shares if len(share))
         questions = batches(self.test.images, [asked[part] for part in parts])
-        with folded(*networks_of(learner)) if self.fold else nullcontext():
-            for part, x in zip(parts, questions, strict=True):
-                right[part] = (learner.predict(x) == y[part]).long()
+        for part, x in zip(parts, questions, strict=True):
+            right[part] = (learner.predict(x) == y[part]).long()
         if self.ranks is not None:
             right = self.ranks.total(right)
         ids = y.unique().tolist()

@@ -53,12 +53,10 @@ def exam(effort: Effort) -> Iterator[Figure]:
     for width, n in cases.items():
         learner = midway(on("cifar10", width=width))
         x, y = random_images(CIFAR, CLASSES, n)
-        plain, fold = (grading(Exam(Split(x, y), fold=f), learner) for f in (False, True))
-        things = {"exam": plain, "folded": fold, "forward": forward(network_of(learner), x)}
-        times = take_turns(things, effort)
+        asked = grading(Exam(Split(x, y)), learner)
+        times = take_turns({"exam": asked, "forward": forward(network_of(learner), x)}, effort)
         case = f"÷ forward, {n:,} images, width {width}"
         yield ratio_figure(f"exam {case}", times, "exam", "forward", target=1.10)
-        yield ratio_figure(f"folded {case}", times, "folded", "forward", target=0.8)
 
 
 def grading(exam: Exam, learner: Learner) -> Thing:

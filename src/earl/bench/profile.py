@@ -23,7 +23,7 @@ PARTS: Mapping[str, tuple[str, str]] = {
     "loss": ("etf.py", "dot_regression"),
     "backward": ("_tensor.py", "backward"),
     "Adam": ("adam.py", "step"),
-    "zero grad": ("adam.py", "zero_grad"),
+    "zero grad": ("optimizer.py", "zero_grad"),
     "residuals": ("residuals.py", "push"),
     "count": ("work.py", "add"),
 }
