@@ -13,7 +13,7 @@ from sklearn.manifold import TSNE
 
 from earl.catalogue import FIGURES, METHODS
 from earl.cli import main
-from earl.errors import DataNotFound, InvalidSetting, MixedRuns
+from earl.errors import DataNotFound, EarlError, InvalidSetting, MixedRuns
 from earl.experiment import Experiment
 from earl.metrics import a_auc, a_last
 from earl.report.figures import COLOURS
@@ -365,3 +365,10 @@ def test_no_two_lines_of_a_figure_look_the_same():
     rows = [*COLOURS, "earl", "earl", "earl", "er"]
     assert len(set(looks(rows))) == len(rows)
     assert all(look.mark for look in looks(rows)) and not looks(["er"])[0].mark
+
+
+def test_without_scikit_learn_the_tsne_figure_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
+    cloud = Cloud(np.zeros((4, 2)), np.zeros(4), age=1)
+    with pytest.raises(EarlError, match=r'pip install "earl-learn\[tsne\]"'):
+        cloud.places()

@@ -81,7 +81,7 @@ METHOD_FACTS = {
 # A loader is handed a Source (earl/datasets/source.py): folders and options.
 DATASETS: "Registry[Callable[[Source], Dataset]]" = Registry("data set")
 DATASETS.list(
-    "digits", "earl.datasets.digits:load", "1 797 handwritten digits, 16 px; come with scikit-learn"
+    "digits", "earl.datasets.digits:load", "1 797 handwritten digits, 16 px; come with earl"
 )
 DATASETS.list("shapes", "earl.datasets.shapes:load", "synthetic patterns, 8 px; for tests")
 DATASETS.list("cifar10", "earl.datasets.cifar:cifar10", "50 000 images, 10 classes, 32 px")

@@ -49,7 +49,7 @@ def examine() -> list[Finding]:
 
 
 def versions() -> str:
-    packages = ("torch", "numpy", "safetensors", "scikit-learn", "pillow", "matplotlib")
+    packages = ("torch", "numpy", "safetensors", "pillow", "matplotlib")
     found = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
     return f"earl {earl.__version__}, Python {platform.python_version()}, {found}"
 

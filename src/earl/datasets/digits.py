@@ -1,8 +1,7 @@
-"""Handwritten digits: real images that come inside scikit-learn, so that nothing is downloaded."""
+"""Handwritten digits: real images that come with earl, so that nothing is downloaded."""
 
 import gzip
-from importlib.util import find_spec
-from pathlib import Path
+from importlib.resources import files
 
 import numpy as np
 import torch
@@ -36,12 +35,10 @@ def load(_: object = None) -> Dataset:
 def read() -> tuple[Tensor, Tensor]:
     """Return how much ink from 0 to 16 is at each pixel, (1797, 8, 8), and the labels.
 
-    They are read from scikit-learn's file: to import it would take as long as to import torch.
+    Where they come from is told in digits.txt beside the file.
     """
-    found = find_spec("sklearn")
-    assert found is not None and found.submodule_search_locations
-    file = Path(found.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
-    with gzip.open(file, "rt", encoding="ascii") as lines:
+    packed = files(__package__).joinpath("digits.csv.gz")
+    with packed.open("rb") as file, gzip.open(file, "rt", encoding="ascii") as lines:
         rows = torch.from_numpy(np.loadtxt(lines, delimiter=",", dtype=np.int64))
     return rows[:, :-1].view(-1, 8, 8), rows[:, -1]
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from earl.errors import DataNotFound
+from earl.errors import DataNotFound, EarlError
 from earl.history import Evaluation
 from earl.report.figures.canvas import grid, legend_below, sheet
 from earl.report.figures.selection import command, panels
@@ -36,8 +36,12 @@ class Cloud:
 
     def places(self) -> np.ndarray:
         """Return a point in the plane for each sample, (samples, 2), by exact t-SNE."""
-        from sklearn.manifold import TSNE
-
+        try:
+            from sklearn.manifold import TSNE
+        except ModuleNotFoundError:
+            raise EarlError(
+                't-SNE needs scikit-learn; install it with: pip install "earl-learn[tsne]"'
+            ) from None
         perplexity = min(PERPLEXITY, (len(self.features) - 1) / 3)
         method = TSNE(perplexity=perplexity, init="pca", method="exact", random_state=0)
         points: np.ndarray = method.fit_transform(self.features)
