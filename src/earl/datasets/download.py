@@ -3,13 +3,17 @@
 An interrupted download goes on where it stopped.
 """
 
+import tarfile
+import tempfile
 import urllib.error
 import urllib.request
+import zipfile
+import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from earl.datasets.archive import Limits, unpacked
 from earl.datasets.source import Progress, silent
 from earl.durable import make_directory
 from earl.errors import DataNotFound, EarlError, UnsafeArchive
@@ -18,6 +22,19 @@ CHUNK = 1 << 18
 SECONDS = 60  # without a byte
 
 CLEAR = "https://clear-challenge.s3.us-east-2.amazonaws.com"
+
+DAMAGED = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, OverflowError),
+    *(RuntimeError, NotImplementedError, LookupError),  # encrypted, or packed in an unknown way
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much an archive may hold."""
+
+    bytes: int
+    members: int
 
 
 @dataclass(frozen=True)
@@ -108,13 +125,55 @@ def fetch(archive: Archive, root: Path, progress: Progress = silent) -> Path:
     if target.exists():
         return target
     file = retrieve(archive, root / "downloads", progress)
-    with unpacked(file, root, archive.limits) as folder:
-        if not (folder / archive.makes).is_dir():
+    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=root) as folder:
+        unpack(file, Path(folder), archive.limits)
+        made = Path(folder, archive.makes)
+        if not made.is_dir():
             raise UnsafeArchive(f"{file} holds no folder {archive.makes}")
         make_directory(target.parent)
-        (folder / archive.makes).rename(target)
+        made.rename(target)
     file.unlink()
     return target
+
+
+def unpack(archive: Path, folder: Path, limits: Limits) -> None:
+    """Write the files of a .tar.gz or .zip below a folder: no links, no devices, nothing outside.
+
+    Names are kept inside by tarfile's filter "data" and by zipfile itself.
+    """
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as opened:
+                check_size((member.file_size for member in opened.infolist()), limits)
+                opened.extractall(folder)
+            return
+        with tarfile.open(archive) as tar:
+            check_size((plain_file(member).size for member in tar), limits)
+            tar.extractall(folder, filter="data")
+    except UnsafeArchive as error:
+        raise UnsafeArchive(f"{archive} was not unpacked: {error}") from None
+    except DAMAGED as error:
+        raise UnsafeArchive(f"{archive} was not unpacked: it is damaged ({error})") from None
+    except OSError as error:
+        raise EarlError(f"{archive} could not be unpacked: {error}") from None
+
+
+def plain_file(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return a member of a tar that is a file or a folder; anything else is refused."""
+    if not (member.isreg() or member.isdir()) or member.issparse():
+        raise UnsafeArchive(f"{member.name!r} is neither a file nor a folder")
+    return member
+
+
+def check_size(sizes: Iterable[int], limits: Limits) -> None:
+    """Refuse an archive of too many members, or bytes, which its headers cannot understate."""
+    total = 0
+    for number, size in enumerate(sizes, start=1):
+        total += size
+        if number > limits.members:
+            raise UnsafeArchive(f"it holds more than {limits.members:,} members")
+        if total > limits.bytes:
+            raise UnsafeArchive(f"it unpacks to more than {limits.bytes:,} bytes")
 
 
 def retrieve(archive: Archive, folder: Path, progress: Progress) -> Path:
