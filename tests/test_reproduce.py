@@ -83,6 +83,7 @@ def smoke(experiment: Experiment) -> Experiment:
     own = {n: v for n, v in settings.items() if options.part(n) not in SIZES}
     sizes = {"per_class": 10, "every": 20, "depth": 18, "width": 16, "batch_size": 4}
     sizes |= {"rotate": experiment.settings["rotate"]} if "rotate" in experiment.settings else {}
+    own |= {"begin": 40} if "begin" in own else {}  # all of them, as there
     stream = "disjoint" if experiment.stream == "clear" else experiment.stream
     return replace(experiment, dataset="shapes", stream=stream, settings=own | sizes)
 
