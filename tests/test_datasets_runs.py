@@ -96,7 +96,7 @@ def test_recipes_are_the_papers():
     names = ("iterations", "memory_size", "batch_size", "every")
     for dataset, expected in table.items():
         assert tuple(rows[dataset][n] for n in names) == expected
-        assert rows[dataset]["d"] == (4096 if dataset == "imagenet-1k" else 1024)
+        assert rows[dataset]["d"] == 4096 and rows[dataset]["hidden"] == 2048
         assert rows[dataset]["stem"] == ("small" if expected[3] == 100 else "large")
     assert recipe("folder:/x") == {}
 

@@ -59,6 +59,13 @@ def test_a_smaller_run_is_called_reduced_and_gives_way_to_a_full_one(tmp_path: P
     assert full.state == "run" and full.spread.mean == pytest.approx(50)
 
 
+@pytest.mark.parametrize(("d", "state"), [(4096, "run"), (1024, "reduced")])
+def test_the_papers_d_is_that_of_the_paper(d: int, state: str, tmp_path: Path) -> None:
+    about = {"dataset": "cifar10", "stream": "gaussian"}
+    write_run(tmp_path, "earl", 1, [0.5], settings={"d": d}, **about)
+    assert line(tmp_path, *MAIN[:3], "EARL", "A_AUC").state == state
+
+
 def test_matched_runs_belong_to_the_tables_of_equal_flops(tmp_path: Path) -> None:
     about = {"dataset": "cifar10", "stream": "gaussian", "match": "flops", "to": "er"}
     write_run(tmp_path, "er", 1, [0.4], **about)

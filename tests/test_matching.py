@@ -62,7 +62,7 @@ def test_compute_follows_the_formula(method: str, ratio: float) -> None:
     assert cost(method, **small).flops == pytest.approx(ratio * cost("er", **small).flops, rel=0.03)
 
 
-@pytest.mark.parametrize(("method", "ratio"), {"earl": 1.014, "memo": 1.161}.items())
+@pytest.mark.parametrize(("method", "ratio"), {"earl": 1.028, "memo": 1.161}.items())
 def test_compute_of_larger_networks(method: str, ratio: float, er: Cost) -> None:
     assert cost(method).flops == pytest.approx(ratio * er.flops, rel=0.002)
 
@@ -70,12 +70,13 @@ def test_compute_of_larger_networks(method: str, ratio: float, er: Cost) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS.names())
 def test_the_compute_that_is_listed_is_what_is_measured(method: str, er: Cost) -> None:
-    assert cost(method).flops / er.flops == pytest.approx(METHOD_FACTS[method].compute, abs=0.03)
+    listed = METHOD_FACTS[method].compute  # with two decimals
+    assert cost(method).flops / er.flops == pytest.approx(listed, abs=0.0055)
 
 
-MLP = 4 * (512 * 1024 + 512 * 2048 + 2048**2 + 2048 * 1024)  # A and R of the projection, no biases
+MLP = 4 * (512 * 4096 + 512 * 2048 + 2048**2 + 2048 * 4096)  # A and R of the projection, no biases
 EXTRA = {  # bytes beside ER's, for ten classes after one boundary
-    "earl": MLP + 4 * 10 * 10 * 1024,
+    "earl": MLP + 4 * 10 * 10 * 4096,
     "vanilla-etf": MLP,
     "ewc": 3 * 4 * P,  # the running Fisher, that of the last boundary, and its weights
     "scr": 4 * (512 * 513 + 128 * 513) - HEAD,

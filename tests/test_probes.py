@@ -97,7 +97,7 @@ def test_one_class_has_no_bias_no_geometry_and_no_neighbours(make, dataset):
     assert PROBES["cosines"](scene)["cosine_classes"] == [0]
 
 
-@pytest.mark.parametrize("method", ["earl", "vanilla-etf", "er"])
+@pytest.mark.parametrize("method", ["earl", "earl-no-pdt", "vanilla-etf", "er"])
 def test_cosines_are_those_of_the_first_and_the_newest_class(make, dataset, method):
     learner = make(method, iterations=0.5)
     scene = learn(learner, dataset, steps=100)
@@ -106,10 +106,11 @@ def test_cosines_are_those_of_the_first_and_the_newest_class(make, dataset, meth
     assert read["cosine_ages"] == [100 - arrival(scene, c) for c in (0, 3)]
     for c, kept in zip((0, 3), read["cosines"], strict=True):
         x = images_of(dataset, learner, c, 50)
-        if method == "er":
-            expected = F.cosine_similarity(learner.features(x)[:, None], learner.vectors(), dim=2)
-        else:
-            expected = learner.scores(x)  # of the corrected feature, where it is corrected
+        h = learner.features(x)
+        if method in ("earl", "earl-no-pdt"):
+            h = learner.corrected(h)
+            assert (h.norm(dim=1) - 1).abs().max() > 0.01  # a score is no cosine of it
+        expected = F.cosine_similarity(h[:, None], learner.vectors(), dim=2)
         torch.testing.assert_close(torch.tensor(kept), expected, atol=1e-4, rtol=1e-4)
 
 

@@ -12,6 +12,7 @@ from earl.cli import app
 from earl.cli_reproduce import files
 from earl.experiment import Experiment
 from earl.history import Evaluation
+from earl.recipes import SHAPES, recipe
 from earl.report.reported import ROWS
 from earl.rundirectory import RunDirectory
 from earl.sweepfile import SweepFile, bundled
@@ -20,6 +21,7 @@ from run_folders import write_run
 FILES = bundled()
 SMALL = [name for name in FILES if name.endswith("-small")]
 SIZES = ("data", "setting", "network", "augment", "run")  # settings that a smoke run has itself
+WIDTHS = ("d", "hidden")  # and two of a method
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -52,12 +54,36 @@ def test_a_file_runs_every_row_that_the_paper_has(table: str) -> None:
         ), row
 
 
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_file_has_a_projection_in_proportion_to_its_network(name: str) -> None:
+    """Of 64 channels the paper makes d = 4096; a narrower network must not inherit all of it."""
+    for experiment in SweepFile.open(FILES[name]).experiments:
+        values = experiment.values()
+        if "hidden" not in values:
+            continue
+        share, recipe_d = values["width"] / 64, recipe(experiment.dataset)["d"]
+        assert values["hidden"] == share * recipe(experiment.dataset)["hidden"]
+        classes = SHAPES[experiment.dataset][1]
+        enough = 4 * classes - 1  # dimensions for a vector of every class and its three turns
+        assert values["d"] == (share * recipe_d if share * recipe_d >= enough else recipe_d)
+
+
+def test_the_online_accuracy_is_compared_at_equal_flops() -> None:
+    """It is a figure of the paper's section on computational constraint."""
+    for name in ("fig-online-accuracy", "fig-online-accuracy-small"):
+        experiments = SweepFile.open(FILES[name]).experiments
+        assert {(e.match, e.to) for e in experiments} == {("flops", "er")}
+        assert {"er", "earl"} <= {e.method for e in experiments}
+
+
 def smoke(experiment: Experiment) -> Experiment:
     """Return a run with the same method and its own settings on synthetic images."""
     options = experiment.options()
-    own = {n: v for n, v in experiment.settings.items() if options.part(n) not in SIZES}
+    settings = {n: v for n, v in experiment.settings.items() if n not in WIDTHS}
+    own = {n: v for n, v in settings.items() if options.part(n) not in SIZES}
     sizes = {"per_class": 10, "every": 20, "depth": 18, "width": 16, "batch_size": 4}
     sizes |= {"rotate": experiment.settings["rotate"]} if "rotate" in experiment.settings else {}
+    own |= {"begin": 40} if "begin" in own else {}  # all of them, as there
     stream = "disjoint" if experiment.stream == "clear" else experiment.stream
     return replace(experiment, dataset="shapes", stream=stream, settings=own | sizes)
 

@@ -344,6 +344,17 @@ def test_settings_that_are_not_the_papers_are_listed(tmp_path):
     )
 
 
+def test_the_papers_d_is_4096_and_the_code_s_1024_is_listed(tmp_path):
+    given = {"dataset": "cifar100", "stream": "disjoint"}
+    write_runs(tmp_path / "paper", "earl", EARL, settings={"d": 4096}, **given)
+    table = table_of(tmp_path / "paper", "A_AUC", paper="main")
+    assert cell(table, "earl", "A_AUC").paper is not None and table.notes == ()
+    write_runs(tmp_path / "code", "earl", EARL, settings={"d": 1024}, **given)
+    assert table_of(tmp_path / "code", "A_AUC", paper="main").notes == (
+        "not the paper's settings: earl on cifar100, disjoint: d 1024 (recipe: 4096)",
+    )
+
+
 def test_a_setting_that_makes_the_papers_row_is_not_listed(tmp_path):
     given = {"dataset": "cifar10", "stream": "disjoint", "settings": {"negative": "cutmix"}}
     write_runs(tmp_path, "earl", EARL, **given)

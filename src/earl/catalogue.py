@@ -59,11 +59,11 @@ class MethodFacts:
 
 
 METHOD_FACTS = {
-    "earl": MethodFacts("Seo 2024", False, "images, features", 1.01),
-    "vanilla-etf": MethodFacts("Seo 2024", False, "images", 1.01),
-    "earl-no-rc": MethodFacts("Seo 2024", False, "images", 1.01),
-    "earl-no-pdt": MethodFacts("Seo 2024", False, "images, features", 1.01),
-    "earl-learnable": MethodFacts("Seo 2024", False, "images, features", 1.01),
+    "earl": MethodFacts("Seo 2024", False, "images, features", 1.03),
+    "vanilla-etf": MethodFacts("Seo 2024", False, "images", 1.03),
+    "earl-no-rc": MethodFacts("Seo 2024", False, "images", 1.03),
+    "earl-no-pdt": MethodFacts("Seo 2024", False, "images, features", 1.03),
+    "earl-learnable": MethodFacts("Seo 2024", False, "images, features", 1.03),
     "er": MethodFacts("Rolnick 2019", False, "images", 1.0),
     "er-mir": MethodFacts("Aljundi 2019", False, "images", 3.59),
     "ewc": MethodFacts("Kirkpatrick 2017", True, "images, weights", 1.0),

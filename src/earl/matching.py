@@ -79,6 +79,8 @@ def fed(
     changes: dict[str, Value] = {"batch_size": 2, "iterations": UPDATES / n}
     if "base" in experiment.options().names():
         changes["base"] = max(1, n // 2)  # a phase that every stream leaves behind
+    if "begin" in experiment.options().names():
+        changes["begin"] = 0  # likewise
     settings = {**experiment.settings, **changes}
     quick = noise_learner(replace(experiment, settings=settings), image_shape, n)
     for task, part in enumerate(torch.arange(n).chunk(tasks)):

@@ -159,13 +159,15 @@ def features_of(learner: Embeds, images: Images, indices: Tensor) -> Tensor:
 def class_cosines(scene: Scene, indices: Tensor) -> Tensor:
     """Return the cosines of test images with the vectors of all seen classes, (n, classes).
 
-    EARL's scores are the cosines of the corrected feature; elsewhere it is that of the feature.
+    Of EARL's feature where it corrects, after the correction, which leaves no unit vector: its
+    scores are inner products.
     """
-    if isinstance(scene.learner, EARL):
-        return scene.learner.scores(scene.test.images[indices]).cpu()
     learner = embedding(scene, "cosines")
     h = features_of(learner, scene.test.images, indices)
-    return F.normalize(h, dim=1) @ F.normalize(learner.vectors().float().cpu(), dim=1).T
+    W = learner.vectors().float()
+    if isinstance(learner, EARL) and learner.correction:
+        h = learner.corrected(h.to(W.device)).cpu()
+    return F.normalize(h, dim=1) @ F.normalize(W.cpu(), dim=1).T
 
 
 def age(scene: Scene, c: int) -> int:

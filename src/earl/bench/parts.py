@@ -16,6 +16,7 @@ from earl.bench.subjects import (
     bare_step,
     earl_midway,
     midway,
+    narrow,
     network_of,
     on,
 )
@@ -51,7 +52,7 @@ def exam(effort: Effort) -> Iterator[Figure]:
     """Time the exam beside a forward pass of the same images, ready, in one big batch."""
     cases = {16: 200} if effort.quick else {16: 1000, 64: 250}
     for width, n in cases.items():
-        learner = midway(on("cifar10", width=width))
+        learner = midway(narrow(width))
         x, y = random_images(CIFAR, CLASSES, n)
         asked = grading(Exam(Split(x, y)), learner)
         times = take_turns({"exam": asked, "forward": forward(network_of(learner), x)}, effort)
@@ -203,7 +204,7 @@ def peak(effort: Effort) -> Iterator[Figure]:
         return 5 * 2 * n**3
 
     for width in (16,) if effort.quick else (16, 64):
-        learner = noise_learner(on("cifar10", width=width), CIFAR, 1)
+        learner = noise_learner(narrow(width), CIFAR, 1)
         bare, flops = bare_step(learner), learner.setting.batch_size * learner.work.price("images")
         things: dict[str, Thing] = {
             "product": multiply,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from earl.bench.subjects import CIFAR, earl_midway, observing, on, tiny_earl
+from earl.bench.subjects import CIFAR, earl_midway, narrow, observing, on, tiny_earl
 from earl.learner import Learner
 
 Function = tuple[str, int, str]  # file, line and name
@@ -46,7 +46,7 @@ def profiles(steps: int = 30) -> list[Profile]:
     """Return the profile of EARL's step with a large, a small and a tiny network."""
     return [
         profile("ResNet-18", earl_midway(on("cifar10")), max(3, steps // 10)),
-        profile("width 16", earl_midway(on("cifar10", width=16)), steps),
+        profile("width 16", earl_midway(narrow(16)), steps),
         profile("tiny", tiny_earl(on("cifar10"), CIFAR), 10 * steps),
     ]
 

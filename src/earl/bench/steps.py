@@ -10,6 +10,7 @@ from earl.bench.subjects import (
     bare_step,
     earl_midway,
     midway,
+    narrow,
     observing,
     on,
     tiny_earl,
@@ -35,7 +36,7 @@ def step(effort: Effort) -> Iterator[Figure]:
 def small(effort: Effort) -> Iterator[Figure]:
     """Time EARL's step with the small networks that are used on CPUs."""
     for width in (16,) if effort.quick else (16, 20):
-        times = beside_bare(earl_midway(on("cifar10", width=width)), effort)
+        times = beside_bare(earl_midway(narrow(width)), effort)
         case = f"width {width}, 32 px, B = 16"
         yield ratio_figure(case, times, "observe", "bare", target=1.15)
     times = beside_bare(earl_midway(on("digits"), (1, 16, 16)), effort, samples=10)

@@ -29,6 +29,11 @@ def on(dataset: str, method: str = "earl", **settings: Value) -> Experiment:
     return Experiment(method=method, dataset=dataset, stream="disjoint", settings=settings)
 
 
+def narrow(width: int) -> Experiment:
+    """Return EARL on CIFAR-10 with a network of this width and a projection in proportion."""
+    return on("cifar10", width=width, d=64 * width, hidden=32 * width)
+
+
 def midway(
     experiment: Experiment,
     shape: tuple[int, int, int] = CIFAR,

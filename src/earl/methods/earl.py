@@ -152,7 +152,10 @@ class EARL(Learner):
         return self.setting.augment(x.to(self.setting.device), generator)
 
     def scores(self, x: Tensor) -> Tensor:
-        """Return the cosine of each class vector with the corrected feature (Algorithm 2)."""
+        """Return the inner product of each class vector with the corrected feature (Algorithm 2).
+
+        A corrected feature is no unit vector; of one image the order is that of the cosines.
+        """
         f_hat = self.features(x)
         if self.correction:
             f_hat = self.corrected(f_hat)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from earl.errors import InvalidSetting
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
 from earl.memory import Memory, greedy_balanced
 from earl.networks import Classifier, feature_size
@@ -17,10 +18,20 @@ class MemoryOnlyER(Learner):
 
     Paper: the control missing from Seo et al., CVPR 2024: it separates what memory-only training
     and a balanced memory bring from what the fixed classifier brings. Knows no tasks.
+
+    `begin` samples are only kept; the updates that they have earned follow at once. With a memory
+    for the whole stream, and `begin` at its end, that is offline training.
     """
 
-    def __init__(self, backbone: nn.Module, setting: Setting) -> None:
-        self.setting = setting
+    def __init__(self, backbone: nn.Module, setting: Setting, *, begin: int = 0) -> None:
+        if begin < 0:
+            raise InvalidSetting(f"begin = {begin} must not be negative")
+        if setting.samples is not None and begin > setting.samples:
+            raise InvalidSetting(
+                f"begin = {begin} is beyond the {setting.samples} samples of the stream: nothing "
+                f"would be trained; set begin={setting.samples} to train at its end"
+            )
+        self.setting, self.begin = setting, begin
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
         self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
@@ -38,8 +49,9 @@ class MemoryOnlyER(Learner):
             n = len(self.classes)
             self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
             self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=x_i, y=y_i)
-            for _ in self.pace.owed(1):
-                self._update()
+            if self.memory.seen >= self.begin:
+                for _ in self.pace.owed(self.memory.seen - self.pace.samples):
+                    self._update()
 
     def _update(self) -> None:
         t, B = self.work.updates, self.setting.batch_size
