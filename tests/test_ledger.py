@@ -82,6 +82,17 @@ def test_variants_find_their_rows(tmp_path: Path) -> None:
     assert line(tmp_path, *MAIN[:3], "EARL", "A_AUC").state == "not run"
 
 
+def test_x_der_within_tasks_never_stands_in_for_the_papers(tmp_path: Path) -> None:
+    about = {"dataset": "cifar10", "stream": "disjoint"}
+    key = ("main", "CIFAR-10", "disjoint", "X-DER", "A_AUC")
+    write_run(tmp_path, "x-der", 1, [0.4], settings={"rivals": "present"}, **about)
+    assert line(tmp_path, *key).state == "not run"
+    write_run(tmp_path, "x-der", 1, [0.6], **about)
+    found = line(tmp_path, *key)
+    assert found.state == "run" and found.spread is not None
+    assert found.spread.mean == pytest.approx(60)
+
+
 def test_turns_are_counted_from_those_of_the_training_images(tmp_path: Path) -> None:
     accuracy = {f"accuracy_turned_{turn}": turn / 1000 for turn in (0, 90, 180, 270)}
     settings = {"rotate": 180, "memory_size": 50000}

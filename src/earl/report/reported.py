@@ -62,7 +62,7 @@ COMPARED = (
     Row("SCR", "scr"),
     Row("ODDL", "oddl"),
     Row("MEMO", "memo"),
-    Row("X-DER", "x-der"),
+    Row("X-DER", "x-der", {"rivals": "seen"}),  # as in the authors' code
     Row("EARL", "earl", {**FULL, "negative": "rotation"}),
 )
 ROWS: Mapping[str, tuple[Row, ...]] = {
