@@ -89,6 +89,26 @@ def test_variants_find_their_rows(tmp_path: Path) -> None:
     assert line(tmp_path, *MAIN[:3], "EARL", "A_AUC").state == "not run"
 
 
+@pytest.mark.parametrize(
+    ("row", "method", "other"),
+    [
+        ("X-DER", "x-der", {"rivals": "present"}),
+        ("EARL", "earl", {"preparatory_count": "on-top"}),
+    ],
+)
+def test_another_reading_of_a_method_never_stands_in_for_the_papers(
+    tmp_path: Path, row: str, method: str, other: dict[str, str]
+) -> None:
+    about = {"dataset": "cifar10", "stream": "disjoint"}
+    key = ("main", "CIFAR-10", "disjoint", row, "A_AUC")
+    write_run(tmp_path, method, 1, [0.4], settings=other, **about)
+    assert line(tmp_path, *key).state == "not run"
+    write_run(tmp_path, method, 1, [0.6], **about)
+    found = line(tmp_path, *key)
+    assert found.state == "run" and found.spread is not None
+    assert found.spread.mean == pytest.approx(60)
+
+
 def test_turns_are_counted_from_those_of_the_training_images(tmp_path: Path) -> None:
     accuracy = {f"accuracy_turned_{turn}": turn / 1000 for turn in (0, 90, 180, 270)}
     settings = {"rotate": 180, "memory_size": 50000}

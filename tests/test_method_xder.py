@@ -86,8 +86,8 @@ def naive_renew(stored: Tensor, z: Tensor, y: int, start: int, gamma: float) -> 
 def naive_loss(z: Tensor, z_v: Tensor, Y: list[int], stored: Tensor, learner: XDER) -> Tensor:
     """Return the loss of a batch of 8, two of them new, with heads {0, 1} past, {2, 3} present."""
     n, P = 4, 2
-    overlap = any(y < P for y in Y[:2])
-    rivals = [range(0 if overlap else P, n)] * 2 + [range(n)] * 2
+    within_task = learner.rivals == "present" and all(y >= P for y in Y[:2])
+    rivals = [range(P if within_task else 0, n)] * 2 + [range(n)] * 2
     entropy = [-z[k, list(r)].log_softmax(0)[Y[k] - r[0]] for k, r in enumerate(rivals)]
     known = [(k, c) for k in range(4, 8) for c in range(n + FUTURE) if not stored[k - 2, c].isnan()]
     mse = sum((z[k, c] - stored[k - 2, c]) ** 2 for k, c in known) / len(known)
@@ -110,14 +110,15 @@ def naive_loss(z: Tensor, z_v: Tensor, Y: list[int], stored: Tensor, learner: XD
             pasts.append(gap)
     margins = sum(gaps) / max(1, len(gaps)) + sum(pasts) / max(1, len(pasts))
     loss = sum(entropy[:2]) / 2 + learner.beta * sum(entropy[2:]) / 2 + learner.alpha * mse
-    return loss + learner.lam * contrast / 8 + learner.eta * margins
+    return loss + learner.lam * contrast / 16 + learner.eta * margins  # a mean over all views
 
 
 @pytest.mark.parametrize("newest", [[2, 3], [3, 1]], ids=["disjoint", "a past class comes again"])
+@pytest.mark.parametrize("rivals", ["present", "seen"])
 def test_an_update_is_an_adam_step_on_the_sum_of_all_terms(
-    newest: list[int], xder: Make, dataset: Dataset, passes: Passes
+    newest: list[int], rivals: str, xder: Make, dataset: Dataset, passes: Passes
 ) -> None:
-    learner = xder(iterations=1 / 12, lam=0.3, eta=0.5, alpha=0.8, beta=0.7)
+    learner = xder(iterations=1 / 12, lam=0.3, eta=0.5, alpha=0.8, beta=0.7, rivals=rivals)
     observe(learner, dataset, [0, 0, 0, 1, 1, 0, 1, 1])
     learner.end_task()
     observe(learner, dataset, [2, 3, newest[0]], start=8)
@@ -140,6 +141,25 @@ def test_an_update_is_an_adam_step_on_the_sum_of_all_terms(
         torch.testing.assert_close(p.detach(), expected, atol=2e-5, rtol=1e-4)
     unused = learner.network.head.weight[4 + FUTURE :]
     assert torch.equal(unused, before.head.weight[4 + FUTURE :])
+
+
+@pytest.mark.parametrize("views", [2, 3])
+def test_the_contrast_is_a_mean_over_images_and_their_views(
+    views: int, xder: Make, dataset: Dataset, passes: Passes
+) -> None:
+    learner = xder(views=views)
+    observe(learner, dataset, [0, 1, 2, 0])
+    passes.clear()
+    loss = learner._contrast(dataset.train.images[:4], torch.tensor([0, 1, 2, 0]), t=0)
+    ((_, z),) = passes
+    f = [v / v.norm() for v in z[:, 3 : 3 + FUTURE]]
+    terms = []
+    for i in range(4 * views):
+        others = [a for a in range(4 * views) if a != i]
+        total = torch.stack([f[i] @ f[a] / 5 for a in others]).logsumexp(0)
+        same = [p for p in others if p % 4 == i % 4 or {p % 4, i % 4} == {0, 3}]
+        terms.append(sum(total - f[i] @ f[p] / 5 for p in same) / len(same))
+    torch.testing.assert_close(loss, sum(terms) / len(terms))
 
 
 def test_a_replay_renews_exactly_the_later_heads_of_the_chosen_past_entries(

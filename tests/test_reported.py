@@ -59,6 +59,8 @@ def test_no_number_stands_twice_and_shares_are_percent():
         ({"method": "er", "table": "imagenet", "dataset": "imagenet-1k"}, (17.17, None)),
         ({"method": "earl", "settings": {"correction": False}}, None),  # not the paper's EARL
         ({"method": "earl-no-rc", "table": "ablation"}, (68.37, 0.10)),
+        ({"method": "x-der"}, (58.28, 1.17)),
+        ({"method": "x-der", "settings": {"rivals": "present"}}, None),  # the original's
         ({"method": "vanilla-etf"}, None),
         ({"method": "polrs"}, None),  # in the table clear alone
         ({"method": "er", "stream": "iid"}, None),

@@ -1,6 +1,7 @@
 """X-DER (Boschini et al., TPAMI 2022): DER++ whose stored logits and future heads keep learning."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +45,7 @@ class XDER(Learner):
         future: int = 10,
         smallest_crop: float = 0.2,
         mirror: bool = True,
+        rivals: Literal["present", "seen"] = "seen",
     ) -> None:
         for name, value in {"alpha": alpha, "beta": beta, "lam": lam, "eta": eta, "mu": mu}.items():
             require(value >= 0, f"{name} = {value} must not be negative")
@@ -53,11 +55,10 @@ class XDER(Learner):
         require(views >= 2, f"views = {views} must be at least 2, or an image has no counterpart")
         require(contrasted >= 1, f"contrasted = {contrasted} must be at least 1 image")
         require(future >= 1, f"future = {future} must be at least 1 row")
-        self.setting = setting
-        self.alpha, self.beta, self.gamma, self.lam = alpha, beta, gamma, lam
-        self.eta, self.mu, self.temperature = eta, mu, temperature
-        self.views, self.contrasted, self.future = views, contrasted, future
-        self.smallest_crop, self.mirror = smallest_crop, mirror
+        self.setting, self.rivals = setting, rivals
+        self.alpha, self.beta, self.gamma, self.lam, self.eta = alpha, beta, gamma, lam, eta
+        self.mu, self.temperature, self.views, self.future = mu, temperature, views, future
+        self.contrasted, self.smallest_crop, self.mirror = contrasted, smallest_crop, mirror
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
         self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
@@ -140,7 +141,7 @@ class XDER(Learner):
 
     def _der_loss(self, z: Tensor, Y: Tensor, stored: Tensor, w: int) -> Tensor:
         """Cross-entropy of the w new samples, then DER++'s two terms for the replayed ones."""
-        n, first = len(self.classes), self.heads.first_rival
+        n, first = len(self.classes), self.heads.first_rival if self.rivals == "present" else 0
         loss = F.cross_entropy(z[:w, first:n], Y[:w] - first)
         if len(stored):
             m = w + self.waiting.size  # the draw with labels is z[w:m], that with logits z[m:]
@@ -149,7 +150,7 @@ class XDER(Learner):
         return loss
 
     def _contrast(self, X: Tensor, Y: Tensor, t: int) -> Tensor:
-        """Supervised contrast of future logits: a mean over images, a sum over their views."""
+        """Supervised contrast of future logits: a mean over images and their views."""
         generator = self.randomness.at(t, "contrast")
         X_v = X.repeat(self.views, 1, 1, 1)
         X_v = contrast_augment(X_v, generator, smallest=self.smallest_crop, mirror=self.mirror)
@@ -157,8 +158,7 @@ class XDER(Learner):
         with untracked(self.network):  # answers concern images that look like the others
             z = forward(self.network, self.setting, self.setting.view(X_v))[:, n : n + self.future]
         f_hat = F.normalize(z, dim=1)
-        loss = supervised_contrastive(f_hat, Y.repeat(self.views), self.temperature)
-        return loss.sum() / len(X)
+        return supervised_contrastive(f_hat, Y.repeat(self.views), self.temperature).mean()
 
     def _margins(self, z: Tensor, Y: Tensor, w: int) -> Tensor:
         """By how much future logits, and past probabilities of new samples, come too close."""

@@ -49,8 +49,10 @@ SETUPS = {
 # The paper does not say on which stream it measured forgetting; its A_AUC fits the Gaussian one.
 UNSTATED = {"gaussian": "unstated"}
 
-FULL: Mapping[str, Value] = {"preparatory": True, "correction": True}
-NO_RC: Mapping[str, Value] = {"preparatory": True, "correction": False}
+# Preparatory data are counted inside the batch, as the paper says; its authors' code adds them.
+PREPARED: Mapping[str, Value] = {"preparatory": True, "preparatory_count": "inside"}
+FULL: Mapping[str, Value] = {**PREPARED, "correction": True}
+NO_RC: Mapping[str, Value] = {**PREPARED, "correction": False}
 VANILLA: Mapping[str, Value] = {"preparatory": False, "correction": False}
 
 COMPARED = (
@@ -62,7 +64,7 @@ COMPARED = (
     Row("SCR", "scr"),
     Row("ODDL", "oddl"),
     Row("MEMO", "memo"),
-    Row("X-DER", "x-der"),
+    Row("X-DER", "x-der", {"rivals": "seen"}),  # as in the authors' code
     Row("EARL", "earl", {**FULL, "negative": "rotation"}),
 )
 ROWS: Mapping[str, tuple[Row, ...]] = {
