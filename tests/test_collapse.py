@@ -1,5 +1,7 @@
 """Collapse: zero on exact frames, the textbook formulas elsewhere, and a probe that agrees."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -142,6 +144,20 @@ def test_nc1_ignores_the_directions_that_no_mean_moves_in():
     assert nc1(noisy, labels) == pytest.approx(nc1(h, labels))
 
 
+@pytest.mark.parametrize("spread", [0, 0.3])
+@pytest.mark.parametrize("n", [2, 5])
+def test_class_means_that_coincide_are_not_called_collapsed(n, spread):
+    """Every class has the same samples: none is told from another, which is no perfect collapse."""
+    samples = random(7, 6) * spread + random(6, seed=1)
+    h, labels = samples.repeat(n, 1), torch.arange(n).repeat_interleave(7)
+    W = random(n, 6, seed=2)
+    assert all(math.isnan(value) for value in (nc1(h, labels), nc2(h, labels), nc3(h, labels, W)))
+    turned = h @ torch.linalg.qr(random(6, 6, seed=3)).Q  # coincide but for rounding
+    order = torch.randperm(len(h), generator=generator(4))
+    assert math.isnan(nc1(turned[order], labels[order]))
+    assert nc1(h + 1e-3 * W[labels], labels) >= 0  # as soon as they differ they are measured
+
+
 # ---- invariances
 
 
@@ -229,6 +245,12 @@ def test_the_probe_looks_at_a_limited_number_of_images_per_class():
     collapse(scene(learner, one_pixel_split(labels), torch.arange(len(labels))))
     looked = [labels[i] for part in learner.asked for i in part]
     assert looked.count(0) == MOST_PER_CLASS and looked.count(1) == 5
+
+
+def test_the_probe_leaves_out_what_is_not_defined():
+    labels = [0, 0, 1, 1]
+    learner = Embedding(random(2, 4).repeat(2, 1), random(2, 4), ids=[0, 1])
+    assert collapse(scene(learner, one_pixel_split(labels), torch.arange(4))) == {}
 
 
 @pytest.mark.parametrize("asked", [[], [0], [0, 1]])

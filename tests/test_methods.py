@@ -248,6 +248,18 @@ def test_on_top_adds_up_to_three_times_the_batch_and_counts_it(
     assert on_top.work.images == sum(len(images) for images in passed)
 
 
+def test_on_top_takes_each_image_of_a_class_at_most_once(
+    make: Make, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = make("earl", preparatory_count="on-top", augment=lambda x, generator: x.float())
+    same = dataset.train.labels == dataset.train.labels[0]
+    for x, y in zip(dataset.train.images[same][:5].split(1), torch.zeros(5, 1).long(), strict=True):
+        learner.observe(x, y)
+    # the first update prepares nothing; n images are there at the n-th, each real and in 3 forms
+    assert [len(images) for images in passed] == [1, *(n + 3 * n for n in range(2, 6))]
+    assert all(len(images.unique(dim=0)) == len(images) for images in passed)
+
+
 def pairs() -> Iterator[object]:
     """Yield every transformation with every policy; those with neither default are slow."""
     policies = ("greedy_balanced", "reservoir", "class_reservoir", "gdumb")

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from earl.learner import Classes
 from earl.memory import Memory, greedy_balanced
-from earl.preparatory import PreparatoryData, all_forms, images_of, one_form_each, others
+from earl.preparatory import (
+    PreparatoryData,
+    all_forms,
+    distinct_images_of,
+    images_of,
+    one_form_each,
+    others,
+)
 from earl.randomness import Randomness
 from earl.transforms import NEGATIVES, Negative
 
@@ -316,9 +323,9 @@ def test_another_class_is_drawn_uniformly_from_those_with_images():
 # ---- how many, and which
 
 
-def one_of_each(n):
-    memory = Memory(n, greedy_balanced)
-    memory.add(generator(), y=torch.arange(n))
+def some_of_each(n, each):
+    memory = Memory(n * each, greedy_balanced)
+    memory.add(generator(), y=torch.arange(n).repeat(each))
     return memory
 
 
@@ -344,7 +351,7 @@ PUBLISHED = {  # expected preparatory images per step, by batch size and number 
     [(batch, n, count) for batch, row in PUBLISHED.items() for n, count in row.items()],
 )
 def test_all_forms_makes_the_published_number_of_images(batch, n, expected):
-    memory, g = one_of_each(n), generator(batch + n)
+    memory, g = some_of_each(n, max(1, round(batch / n))), generator(batch + n)
     drawn = [all_forms(memory, batch, g)[1].numel() for _ in range(1000 if expected < 12 else 20)]
     if expected >= 12:
         assert set(drawn) == {expected}
@@ -357,7 +364,7 @@ def test_all_forms_makes_the_published_number_of_images(batch, n, expected):
 
 @pytest.mark.parametrize("n", [1, 3, 4, 9])
 def test_all_forms_draws_up_to_four_classes_alike_in_every_form(n):
-    memory, g, times = one_of_each(n), generator(), np.zeros(n)
+    memory, g, times = some_of_each(n, 12), generator(), np.zeros(n)
     for _ in range(200):
         classes, forms = all_forms(memory, 12, g)
         assert forms.tolist() == [[0, 1, 2]] * len(classes)
@@ -365,3 +372,30 @@ def test_all_forms_draws_up_to_four_classes_alike_in_every_form(n):
         assert len(chosen) == min(4, n) and len(each.unique()) == 1
         times[chosen.tolist()] += 1
     assert looks_uniform(times)
+
+
+def test_all_forms_takes_no_more_images_of_a_class_than_it_has():
+    memory = Memory(9, greedy_balanced)
+    memory.add(generator(), y=torch.tensor([0, 2, 2, 2, 3, 3, 3, 3, 3]))  # none of class 1
+    for seed in range(20):
+        classes, forms = all_forms(memory, 12, generator(seed))  # 12 / 3 of each
+        assert classes.bincount(minlength=4).tolist() == [1, 0, 3, 4] and len(forms) == 8
+
+
+def test_on_top_no_image_is_drawn_twice():
+    labels = [0] * 5 + [1] * 3 + [2] * 4
+    memory, times = remembering(labels), np.zeros(len(labels))
+    for seed in range(200):
+        classes = torch.tensor([2, 2, 0, 0, 0, 1, 1, 1])
+        x = distinct_images_of(classes, memory, generator(seed))
+        rows = (x[:, 0, 0, 0].int() // 16).tolist()
+        assert len(set(rows)) == 8
+        assert [labels[row] for row in rows] == classes.tolist()
+        times[rows] += 1
+    assert set(times[5:8]) == {200}  # all that class 1 has
+    assert looks_uniform(times[:5]) and looks_uniform(times[8:])
+
+
+def test_on_top_no_class_gives_nothing():
+    memory = remembering([0, 1])
+    assert len(distinct_images_of(torch.empty(0, dtype=torch.int64), memory, generator())) == 0

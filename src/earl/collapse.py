@@ -2,12 +2,16 @@
 
 The paper's printed formulas lack the outer products of the covariances, the 1/n of the means and
 the outer norm of NC2 and NC3; these are the forms of Papyan et al. (2020) and Zhu et al. (2021).
+Where all class means coincide there is nothing to measure against, and all three are NaN.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+ROUNDING = 1e-12  # of double precision, with room for sums
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,7 @@ class Means:
 
     A: Tensor
     within: Tensor
-    labels: Tensor
+    coincide: bool  # all class means, up to rounding
 
     @classmethod
     def of(cls, h: Tensor, labels: Tensor) -> "Means":
@@ -25,15 +29,19 @@ class Means:
         n = int(labels.max()) + 1
         mu = torch.zeros(n, h.shape[1], dtype=h.dtype).index_add_(0, labels, h)
         mu /= labels.bincount(minlength=n)[:, None]
-        return cls(mu - mu.mean(dim=0), h - mu[labels], labels)
+        A = mu - mu.mean(dim=0)
+        coincide = bool(A.norm(dim=1).max() <= ROUNDING * h.norm(dim=1).max())
+        return cls(A, h - mu[labels], coincide)
 
 
 def nc1(h: Tensor, labels: Tensor) -> float:
     """Return tr(Sigma_W Sigma_B^+) / n: within-class spread against that between the means."""
     means = Means.of(h, labels)
+    if means.coincide:
+        return math.nan  # not 0: nothing has collapsed
     n = len(means.A)
     _, S, V = torch.linalg.svd(means.A / n**0.5, full_matrices=False)  # Sigma_B = V' S^2 V
-    used = S / S.max().clamp(min=1e-300) > 1e-6
+    used = S / S.max() > 1e-6
     along = (means.within @ V[used].T).square()  # (N, rank)
     per_class = torch.zeros(n, along.shape[1], dtype=h.dtype).double()
     per_class.index_add_(0, labels, along)
@@ -43,14 +51,15 @@ def nc1(h: Tensor, labels: Tensor) -> float:
 
 def nc2(h: Tensor, labels: Tensor) -> float:
     """Return the distance of the centred means' cosines from those of a simplex ETF."""
-    A = Means.of(h, labels).A
-    m = A / A.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    return from_simplex(m @ m.T)
+    means = Means.of(h, labels)
+    m = means.A / means.A.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    return math.nan if means.coincide else from_simplex(m @ m.T)
 
 
 def nc3(h: Tensor, labels: Tensor, W: Tensor) -> float:
     """Return how far the class vectors W (n, d) are from being dual to the centred means."""
-    return from_simplex(W.double() @ Means.of(h, labels).A.T)
+    means = Means.of(h, labels)
+    return math.nan if means.coincide else from_simplex(W.double() @ means.A.T)
 
 
 def from_simplex(G: Tensor) -> float:

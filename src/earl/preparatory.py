@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from earl.memory import Memory, below
+from earl.memory import Memory, below, draw_distinct
 from earl.randomness import Randomness
 from earl.transforms import Negative
 
@@ -86,6 +86,15 @@ def images_of(classes: Tensor, memory: Memory, generator: Generator) -> Tensor:
     return memory.take(memory.sample_of(classes, generator), "x")[0]
 
 
+def distinct_images_of(classes: Tensor, memory: Memory, generator: Generator) -> Tensor:
+    """Draw different memory images of each class, as many as it stands in a row in `classes`."""
+    rows: list[int] = []
+    for c, n in zip(*classes.unique_consecutive(return_counts=True), strict=True):
+        held = memory.rows_of(int(c))
+        rows += [held[place] for place in draw_distinct(len(held), int(n), generator).tolist()]
+    return memory.take(torch.tensor(rows, dtype=torch.int64), "x")[0]
+
+
 def repeat(X: Tensor, times: int) -> Tensor:
     """Return every image several times, one after the other; X itself where once is enough."""
     return X if times == 1 else X.repeat_interleave(times, dim=0)
@@ -101,13 +110,14 @@ def one_form_each(memory: Memory, n: int, generator: Generator) -> tuple[Tensor,
 def all_forms(memory: Memory, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
     """Draw up to four classes and batch/n images of each in all forms, as the authors' code does.
 
-    With less than one image per class, one of each is drawn with probability 2·batch/n, else none.
+    A class that has fewer images gives all of them. With less than one image per class, one of each
+    is drawn with probability 2·batch/n, else none.
     """
     held = memory.classes_held()
     chosen = held[torch.randperm(len(held), generator=generator)[:4]]
     q = batch / len(held)
     each = round(q) if q >= 1 else int(float(torch.rand((), generator=generator)) < 2 * q)
-    classes = chosen.repeat_interleave(each)
+    classes = chosen.repeat_interleave(torch.from_numpy(memory.counts)[chosen].clamp(max=each))
     return classes, torch.arange(TRANSFORMATIONS).expand(len(classes), -1)
 
 

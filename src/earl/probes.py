@@ -5,6 +5,7 @@ they have in order of first arrival, as the paper does: class i owns w_i. Some p
 for a figure; they keep few samples of few classes, for every list becomes part of the history.
 """
 
+import math
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -36,7 +37,7 @@ class Embeds(Protocol):
 
 
 def collapse(scene: Scene) -> dict[str, Reading]:
-    """Return NC1, NC2 and NC3 on test samples of the seen classes."""
+    """Return NC1, NC2 and NC3 on test samples of the seen classes, where they are defined."""
     learner, numbers = embedding(scene, "collapse"), numbers_asked(scene)
     held = numbers.unique()
     if len(held) < 2:
@@ -44,7 +45,8 @@ def collapse(scene: Scene) -> dict[str, Reading]:
     keep = torch.cat([first_of(c, numbers, MOST_PER_CLASS) for c in held.tolist()])
     h = features_of(learner, scene.test.images, scene.asked[keep])
     labels, W = torch.searchsorted(held, numbers[keep]), learner.vectors().cpu()[held]
-    return {"NC1": nc1(h, labels), "NC2": nc2(h, labels), "NC3": nc3(h, labels, W)}
+    found = {"NC1": nc1(h, labels), "NC2": nc2(h, labels), "NC3": nc3(h, labels, W)}
+    return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
 def training_error(scene: Scene) -> dict[str, Reading]:

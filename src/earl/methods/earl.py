@@ -13,7 +13,13 @@ from earl.etf import Frame, SimplexETF, dot_regression
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
 from earl.memory import POLICIES, Memory
 from earl.networks import GrowingLinear, Projection, build, feature_size
-from earl.preparatory import PreparatoryData, all_forms, images_of, one_form_each
+from earl.preparatory import (
+    PreparatoryData,
+    all_forms,
+    distinct_images_of,
+    images_of,
+    one_form_each,
+)
 from earl.randomness import Randomness
 from earl.registry import suggest
 from earl.residuals import ResidualMemory, correct
@@ -131,7 +137,8 @@ class EARL(Learner):
         if self.prepare is None or not len(classes):
             X = self._augment(X, augment)
             return X, Y, X[:0], Y[:0]
-        x_p = images_of(classes, self.memory, draw_p)
+        images = distinct_images_of if self.on_top else images_of
+        x_p = images(classes, self.memory, draw_p)
         both = (X.to(self.setting.device), augment), (x_p.to(self.setting.device), draw_p)
         X, X_p = augment_together(self.setting.augment, *both)
         X_p, Y_p = self.prepare.transform(X_p, classes, forms, self.memory, self._augment, draw_p)
