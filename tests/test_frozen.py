@@ -9,6 +9,7 @@ from torch import nn
 from earl.errors import InvalidSetting
 from earl.frozen import (
     PER_CODEWORD,
+    Block,
     Divided,
     encode,
     encode_stored,
@@ -40,11 +41,12 @@ def divided(blocks: int = -1, codebooks: int = 2, codewords: int = 8) -> Divided
 
 
 def setting(side: int = 8, **given: object) -> Setting:
+    """Its augmentation is unlike its view: what is fitted or stored must be seen as it is."""
     view = View((0.5,) * 3, (0.3,) * 3)
     return Setting(
         image_shape=(3, side, side),
         view=view,
-        augment=lambda x, _: view(x),
+        augment=lambda x, g: view(x).roll(int(torch.randint(1, 8, (), generator=g)), 3).neg(),
         **given,  # type: ignore[arg-type]
     )
 
@@ -174,6 +176,33 @@ def test_what_is_kept_of_images_does_not_depend_on_their_company(quantized: bool
         same = (kept == alone) if quantized else torch.isclose(kept, alone, atol=1e-5)
         assert same.float().mean() > 0.99  # a tie may turn with the last bit
     assert work.counts["encoded"] == 3 * 70
+
+
+@pytest.mark.parametrize("quantized", [True, False])
+def test_a_block_is_encoded_once_as_it_is_or_augmented_for_every_look(quantized: bool) -> None:
+    network, images, work = divided(), stored(5), no_work()
+    network.freeze()
+    fit_quantizer(network, images, setting(), no_work(), seeded(5))
+    network.quantizer = network.quantizer if quantized else None
+    (x,) = images.take(torch.arange(5), "x")
+    plain = network.encode(setting().view(x))
+    augmented = [network.encode(setting().augment(x, seeded(i))) for i in range(3)]
+
+    once = Block(network, x, setting(), work, augmented=False)
+    assert work.counts["encoded"] == 5  # before any update: its cost is the first one's
+    assert all(torch.equal(once.look(seeded(i)), plain) for i in range(3))
+    assert torch.equal(once.kept(seeded(9)), plain) and work.counts["encoded"] == 5
+
+    anew = Block(network, x, setting(), work, augmented=True)
+    assert all(torch.equal(anew.look(seeded(i)), augmented[i]) for i in range(3))
+    assert not torch.equal(augmented[0], augmented[1])
+    assert torch.equal(anew.kept(seeded(9)), augmented[0])  # what the first look has seen
+    assert work.counts["encoded"] == 5 + 3 * 5
+    assert work.counts.get("quantized", 0) == (20 if quantized else 0)
+
+    never = Block(network, x, setting(), work, augmented=True)
+    assert torch.equal(never.kept(seeded(2)), augmented[2])
+    assert work.counts["encoded"] == 5 + 4 * 5
 
 
 def test_the_base_phase_is_a_number_of_samples_or_a_share_of_the_stream() -> None:

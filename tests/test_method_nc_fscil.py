@@ -54,6 +54,18 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     return inputs
 
 
+@pytest.fixture
+def rolled(dataset: Dataset) -> Callable[[Tensor, Generator], Tensor]:
+    """An augmentation that can be repeated, given its generator: images roll by some pixels."""
+    view = View(dataset.mean, dataset.std)
+
+    def augment(x: Tensor, generator: Generator) -> Tensor:
+        steps = torch.randint(1, 8, (len(x),), generator=generator).tolist()
+        return view(torch.stack([image.roll(n, 2) for image, n in zip(x, steps, strict=True)]))
+
+    return augment
+
+
 def rows_of(dataset: Dataset, n: int, first: int = 0) -> Tensor:
     """Return the rows of n samples, from the given one on, of the four classes in turn."""
     at = [(dataset.train.labels == i % 4).nonzero()[i // 4 % 40] for i in range(first, first + n)]
@@ -207,6 +219,38 @@ def test_every_update_of_a_block_replays_other_codes_with_the_same_new_ones(
 
 
 @both
+@pytest.mark.parametrize("anew", [False, True])
+def test_new_images_are_encoded_once_as_they_are_or_augmented_for_every_update(
+    replay: str,
+    anew: bool,
+    make: Make,
+    dataset: Dataset,
+    passed: list[Tensor],
+    rolled: Callable[[Tensor, Generator], Tensor],
+) -> None:
+    assert not make("nc-fscil").augment_stream
+    learner = make("nc-fscil", augment=rolled, iterations=2, replay=replay, augment_stream=anew)
+    assert isinstance(learner, NCFSCIL)
+    teach(learner, dataset, 20)
+    passed.clear()
+    encoded, before = learner.work.counts["encoded"], copy.deepcopy(learner.memory)
+    teach(learner, dataset, 4, first=20)
+    raw = dataset.train.images[rows_of(dataset, 4, first=20)]
+    assert len(passed) == 8
+    seen = []
+    for t, maps in enumerate(passed, start=40):
+        view = (
+            rolled(raw, learner.randomness.at(t, "augment")) if anew else learner.setting.view(raw)
+        )
+        seen.append(learner.divided.encode(view))
+        torch.testing.assert_close(maps[:4], learner.divided.decode(seen[-1]))
+    assert learner.work.counts["encoded"] - encoded == (8 * 4 if anew else 4)
+    draw = learner.randomness.at(before.seen, "insert codes")
+    before.add(draw, x=seen[0], y=torch.arange(4))  # what the first update has seen is kept
+    assert digest(before.state_dict()) == digest(learner.memory.state_dict())
+
+
+@both
 @pytest.mark.parametrize(("at", "used"), [(9, 22), (22, 9), (22, 26)])
 def test_the_state_of_either_phase_loads_into_a_learner_of_either(
     replay: str, at: int, used: int, ncfscil: Ncfscil, dataset: Dataset
@@ -225,10 +269,11 @@ def test_the_state_of_either_phase_loads_into_a_learner_of_either(
 
 
 @both
+@pytest.mark.parametrize("anew", [False, True])
 def test_work_agrees_with_torch_s_counter_in_both_phases_and_at_the_switch(
-    replay: str, ncfscil: Ncfscil, dataset: Dataset
+    replay: str, anew: bool, ncfscil: Ncfscil, dataset: Dataset
 ) -> None:
-    learner = ncfscil(replay=replay)
+    learner = ncfscil(replay=replay, augment_stream=anew)
     teach(learner, dataset, 4)  # from here on batches are full
     for name in learner.passes():
         learner.work.price(name)  # outside of the counter
@@ -240,7 +285,8 @@ def test_work_agrees_with_torch_s_counter_in_both_phases_and_at_the_switch(
         assert spent == pytest.approx(counter.get_total_flops(), rel=0.01), first
     counts = learner.costs()
     assert counts["images"] == 4 * 4 + 16 * 8 and counts["replayed"] == 8 * 8
-    assert counts["encoded"] == (20 if replay == "pq" else 0) + 20 + 8
+    encoded = 8 * 4 if anew else 8  # blocks of four, for each of eight updates or once
+    assert counts["encoded"] == (20 if replay == "pq" else 0) + 20 + encoded
     assert ("quantized" in counts) == (replay == "pq")
 
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -212,10 +213,37 @@ def test_components_without_a_class_in_common_are_as_far_apart_as_can_be(
     assert len(learner.mixture) == 3
 
 
+@pytest.mark.parametrize(
+    ("on_memory", "on_dreams", "grows"),
+    [
+        ([1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1], False),  # every image differs, the means do not
+        ([0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0], True),
+        ([1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], True),
+        ([1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], False),
+    ],
+)
+def test_a_discrepancy_is_the_difference_of_two_means(
+    on_memory: list[float],
+    on_dreams: list[float],
+    grows: bool,
+    oddl: Oddl,
+    dataset: Dataset,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S = |E[l on dreams] - E[l on the memory]|: Eq. (17) compares two expectations, no pairs."""
+    learner = oddl(memory_size=6, threshold=0.3)
+    teach(learner, dataset, (0, 1), 7)
+    assert len(learner.mixture) == 2
+    distances = torch.tensor([on_memory]).float(), torch.tensor([on_dreams]).float()
+    monkeypatch.setattr(learner, "_distances", lambda: distances)
+    learner._check_discrepancy()
+    assert (len(learner.mixture) == 3) == grows
+
+
 def test_without_a_shift_the_least_diverse_samples_are_dropped(
     oddl: Oddl, dataset: Dataset
 ) -> None:
-    learner = oddl(memory_size=20, threshold=1.0, drop=3)
+    learner = oddl(memory_size=20, threshold=1.0, drop=0.15)
     teach(learner, dataset, (0, 1, 2), 24)
     assert learner.interval == 4 and len(learner.memory) == 20
     on_memory, on_dreams = learner._distances()
@@ -230,14 +258,45 @@ def test_without_a_shift_the_least_diverse_samples_are_dropped(
     assert torch.equal(after, before[kept])
 
 
-def test_no_more_samples_are_dropped_than_come_in_until_the_next_check(
+@pytest.mark.parametrize(
+    ("memory_size", "drop", "dropped"),
+    [
+        (1000, 0.01, [10, 10, 10, 10, 10, 10]),  # as the original on CIFAR-10
+        (100, 0.01, [1, 1, 1, 1, 1, 1]),  # the default's share where 10 would be a tenth
+        (20, 0.0, [0, 0, 0, 0, 0, 0]),
+        (20, 0.01, [0, 0, 0, 0, 1, 0]),  # a fifth of a sample: one at every fifth check
+        (20, 0.125, [3, 2, 3, 2, 3, 2]),  # two and a half
+        (20, 0.9, [4, 4, 4, 4, 4, 4]),  # no more than come in until the next check
+        (1, 0.5, [1, 0, 1, 0, 1, 0]),
+    ],
+)
+def test_a_check_drops_a_share_of_the_memory(
+    memory_size: int, drop: float, dropped: list[int], oddl: Oddl
+) -> None:
+    """Shares of samples add up over the checks; the first of these comes when it is first full."""
+    learner = oddl(memory_size=memory_size, drop=drop)
+    found = []
+    for check in range(6):
+        learner.pace.samples = memory_size + check * learner.interval
+        found.append(learner._dropped_now())
+    assert found == dropped
+
+
+def test_the_memory_is_thinned_by_that_share_and_fills_up_until_the_next_check(
     oddl: Oddl, dataset: Dataset
 ) -> None:
-    learner = oddl(memory_size=20, threshold=1.0, drop=10)
-    assert learner.drop == learner.interval == 4
-    for n in range(1, 41):
-        teach(learner, dataset, (n % 4,), 1)
-        assert len(learner.memory) >= min(n, 17)
+    given = {"memory_size": 20, "threshold": 1.0}
+    plain, default, much = (oddl(**given, **more) for more in ({"drop": 0.0}, {}, {"drop": 0.9}))
+    assert default.drop == Fraction(1, 5)
+    sizes: list[list[int]] = []
+    for n in range(1, 48):
+        for learner in (plain, default, much):
+            teach(learner, dataset, (n % 4,), 1)
+        sizes.append([len(learner.memory) for learner in (plain, default, much)])
+    assert [plain for plain, _, _ in sizes] == [min(n, 20) for n in range(1, 48)]
+    assert min(default for _, default, _ in sizes[20:]) == 20  # one goes as one comes
+    assert min(much for _, _, much in sizes[20:]) == 17  # four go, one of the next four has come
+    assert all(much == 20 for n, (_, _, much) in enumerate(sizes, 1) if n >= 20 and n % 4 == 0)
 
 
 @pytest.mark.parametrize("most", [2, 4])
@@ -424,7 +483,10 @@ def test_a_backbone_that_cannot_be_drawn_anew_is_refused(oddl: Oddl) -> None:
         {"threshold": 1.5},
         {"check_every": 0.0},
         {"check_every": 2.0},
-        {"drop": -1},
+        {"drop": -0.01},
+        {"drop": 1.0},
+        {"drop": 10},  # a number of samples, as it once was
+        {"drop": float("nan")},
         {"max_components": 1},
         {"vae_lr": 0.0},
         {"latent": 0},

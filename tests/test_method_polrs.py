@@ -122,10 +122,11 @@ def test_the_window_counts_what_each_replica_answers_before_it_learns(
         ([3, 4, 5], 2),
         ([4, 4, 3], 1),
         ([3, 4, 4], 1),
-        ([4, 3, 4], 1),
+        ([4, 4, 4], 1),
+        ([4, 3, 4], 2),  # the middle one is behind: it must not be handed over to
     ],
 )
-def test_the_leader_was_right_most_often_and_ties_go_to_the_middle(
+def test_the_leader_was_right_most_often_and_of_equals_it_is_the_middle_or_the_fastest(
     right: list[int], leader: int
 ) -> None:
     window = Window(9)
@@ -167,6 +168,19 @@ def test_a_full_window_makes_all_replicas_copies_of_the_best_around_its_rate(
     observe(learner, dataset, 42, 44)  # an update: copies, and not the same tensors
     assert len({digest(other.state_dict()) for other in learner.networks}) == 3
     assert len({digest(o.state_dict()["state"]) for o in learner.optimizers}) == 3
+
+
+def test_a_tie_of_the_outer_replicas_never_hands_over_to_the_middle_one_behind_them(
+    polrs: Callable[..., PoLRS], dataset: Dataset
+) -> None:
+    learner = polrs(window=41)
+    observe(learner, dataset, 0, 41)
+    learner.window.right = [30, 20, 30]
+    fastest, middle = (digest(learner.networks[j].state_dict()) for j in (2, 1))
+    assert fastest != middle
+    learner._continue_from_best()
+    assert [digest(other.state_dict()) for other in learner.networks] == [fastest] * 3
+    assert rates(learner) == [3e-3, 6e-3, 12e-3]
 
 
 def test_a_window_of_samples_passes_between_choices(

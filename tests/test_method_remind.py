@@ -14,7 +14,7 @@ from earl.errors import InvalidSetting
 from earl.learner import Learner, Setting
 from earl.methods.remind import REMIND, beta, crop_maps, mix
 from earl.networks import ResNet, build, train_forward
-from earl.quantizer import LLOYD
+from earl.quantizer import LLOYD, ProductQuantizer, vectors_of
 from earl.state import digest
 from earl.transforms import View
 
@@ -49,6 +49,18 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
     monkeypatch.setattr("earl.methods.remind.forward", forward)
     return inputs
+
+
+@pytest.fixture
+def rolled(dataset: Dataset) -> Callable[[Tensor, Generator], Tensor]:
+    """An augmentation that can be repeated, given its generator: images roll by some pixels."""
+    view = View(dataset.mean, dataset.std)
+
+    def augment(x: Tensor, generator: Generator) -> Tensor:
+        steps = torch.randint(1, 8, (len(x),), generator=generator).tolist()
+        return view(torch.stack([image.roll(n, 2) for image, n in zip(x, steps, strict=True)]))
+
+    return augment
 
 
 def teach(learner: Learner, dataset: Dataset, n: int, first: int = 0) -> None:
@@ -211,6 +223,83 @@ def test_every_update_of_a_block_replays_other_codes_with_the_same_new_ones(
     assert learner.work.counts["encoded"] == 2 * 20 + 4  # the new ones once
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_new_images_are_encoded_once_as_they_are_or_augmented_for_every_update(
+    anew: bool,
+    make: Make,
+    dataset: Dataset,
+    passed: list[Tensor],
+    rolled: Callable[[Tensor, Generator], Tensor],
+) -> None:
+    assert not make("remind").augment_stream  # as the original, and as all numbers so far
+    learner = make("remind", augment=rolled, iterations=3, augment_stream=anew)
+    assert isinstance(learner, REMIND)
+    teach(learner, dataset, 20)
+    passed.clear()
+    encoded, quantized = (learner.work.counts[name] for name in ("encoded", "quantized"))
+    teach(learner, dataset, 4, first=20)
+    rows = [(dataset.train.labels == i).nonzero()[5] for i in range(4)]
+    raw, quantizer = dataset.train.images[torch.cat(rows)], learner.divided.quantizer
+    assert len(passed) == 12 and quantizer is not None
+    seen = []
+    for t, maps in enumerate(passed, start=60):
+        view = (
+            rolled(raw, learner.randomness.at(t, "augment")) if anew else learner.setting.view(raw)
+        )
+        with torch.no_grad():
+            seen.append(quantizer(learner.divided.front(view)))
+        torch.testing.assert_close(maps[:4], quantizer.decode(seen[-1]))
+    (kept,) = learner.memory.take(torch.arange(20, 24), "x")
+    assert torch.equal(kept, seen[0])
+    assert learner.work.counts["encoded"] - encoded == (12 * 4 if anew else 4)
+    assert learner.work.counts["quantized"] - quantized == (12 * 4 if anew else 4)
+
+
+def test_blocks_without_an_update_are_augmented_each_in_its_own_way(
+    make: Make, dataset: Dataset, rolled: Callable[[Tensor, Generator], Tensor]
+) -> None:
+    learner = make("remind", augment=rolled, iterations=0.01, augment_stream=True)
+    assert isinstance(learner, REMIND)
+    teach(learner, dataset, 20)
+    image = dataset.train.images[:1].expand(8, -1, -1, -1)
+    learner.observe(image, torch.zeros(8, dtype=torch.int64))
+    assert learner.work.updates == 0
+    (kept,) = learner.memory.take(torch.arange(20, 28), "x")
+    for first in (20, 24):
+        view = rolled(image[:4], learner.randomness.at(first, "augment codes"))
+        assert torch.equal(kept[first - 20 : first - 16], learner.divided.encode(view))
+    assert not torch.equal(kept[:4], kept[4:])
+
+
+def test_codebooks_and_stored_codes_are_of_images_as_they_are(
+    make: Make,
+    dataset: Dataset,
+    rolled: Callable[[Tensor, Generator], Tensor],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Training images are augmented, and still the quantiser is fitted to what tests will show."""
+    fitted: list[Tensor] = []
+    fit = ProductQuantizer.fit
+
+    def noted(self: ProductQuantizer, X: Tensor, generator: Generator) -> int:
+        fitted.append(X.clone())
+        return fit(self, X, generator)
+
+    monkeypatch.setattr(ProductQuantizer, "fit", noted)
+    learner = make("remind", augment=rolled, augment_stream=True)
+    assert isinstance(learner, REMIND)
+    teach(learner, dataset, 20)
+    x = dataset.train.images[
+        torch.cat([(dataset.train.labels == i % 4).nonzero()[i // 4] for i in range(20)])
+    ]
+    with torch.no_grad():
+        maps = learner.divided.front(learner.setting.view(x))
+    (vectors,) = fitted
+    torch.testing.assert_close(vectors, vectors_of(maps))
+    (codes,) = learner.memory.take(torch.arange(20), "x")
+    assert torch.equal(codes, codes_of(learner, x))
+
+
 def test_answers_rest_on_quantised_features(remind: Remind, dataset: Dataset) -> None:
     learner = remind(codewords=4)
     teach(learner, dataset, 24)
@@ -278,10 +367,11 @@ def test_the_state_of_either_phase_loads_into_a_learner_of_either(
     assert digest(other.state_dict()) == digest(learner.state_dict())
 
 
+@pytest.mark.parametrize("anew", [False, True])
 def test_work_agrees_with_torch_s_counter_in_both_phases_and_at_the_switch(
-    remind: Remind, dataset: Dataset
+    anew: bool, remind: Remind, dataset: Dataset
 ) -> None:
-    learner = remind()
+    learner = remind(augment_stream=anew)
     teach(learner, dataset, 4)  # from here on batches are full
     for name in ("images", "encoded", "quantized", "replayed"):
         learner.work.price(name)  # outside of the counter
@@ -293,8 +383,9 @@ def test_work_agrees_with_torch_s_counter_in_both_phases_and_at_the_switch(
         assert spent == pytest.approx(counter.get_total_flops(), rel=0.01), first
     counts = learner.costs()
     assert counts["images"] == 4 * 4 + 16 * 8 and counts["replayed"] == 8 * 8
-    assert counts["encoded"] == 20 + 20 + 8
-    assert counts["quantized"] == LLOYD * 20 + 20 + 8
+    encoded = 8 * 4 if anew else 8  # blocks of four, for each of eight updates or once
+    assert counts["encoded"] == 20 + 20 + encoded
+    assert counts["quantized"] == LLOYD * 20 + 20 + encoded
 
 
 def test_crops_cut_a_box_from_each_map() -> None:

@@ -101,6 +101,27 @@ def test_an_update_is_an_adam_step_on_the_contrastive_loss_of_two_views(
     assert large > 0.8 * moved
 
 
+@pytest.mark.parametrize("smallest", [0.05, 1.0])
+@pytest.mark.parametrize("mirror", [True, False])
+def test_the_second_view_is_cropped_and_mirrored_as_the_settings_say(
+    smallest: float, mirror: bool, scr: Callable[..., SCR], dataset: Dataset
+) -> None:
+    learner = scr(smallest_crop=smallest, mirror=mirror)
+    x = dataset.train.images[:40]
+    first, second = learner._views(x, 3).chunk(2)
+    assert torch.equal(first, learner.setting.view(x))
+
+    def strong(**other: object) -> Tensor:
+        given = {"smallest": smallest, "mirror": mirror, **other}
+        return learner.setting.view(
+            contrast_augment(x, learner.randomness.at(3, "contrast"), **given)
+        )
+
+    assert torch.equal(second, strong())
+    assert not torch.equal(second, strong(smallest=0.2))  # the default
+    assert not torch.equal(second, strong(mirror=not mirror))
+
+
 def test_a_class_mean_is_the_direction_of_the_mean_of_normalised_backbone_features(
     scr: Callable[..., SCR], dataset: Dataset
 ) -> None:

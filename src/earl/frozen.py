@@ -1,6 +1,7 @@
 """A ResNet whose first blocks are frozen one day, and what then takes the place of images."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Generator, Tensor, nn
@@ -155,11 +156,46 @@ def encode_stored(
         yield encode(divided, x, setting, work), y
 
 
-def encode(divided: Divided, x: Tensor, setting: Setting, work: Work) -> Tensor:
-    """Return what is kept of raw images x (B, C, H, W), seen as they are: codes or maps."""
-    parts = (setting.view(part.to(setting.device)) for part in x.split(CHUNK))
+def encode(
+    divided: Divided, x: Tensor, setting: Setting, work: Work, augment: Generator | None = None
+) -> Tensor:
+    """Return what is kept of raw images x (B, C, H, W): codes or maps.
+
+    The images are seen as they are or, if there is a generator, as it augments them.
+    """
+    if augment is None:
+        parts = (setting.view(part.to(setting.device)) for part in x.split(CHUNK))
+    else:
+        parts = iter(setting.augment(x.to(setting.device), augment).split(CHUNK))
     kept = torch.cat([divided.encode(part).cpu() for part in parts])
     work.count(encoded=len(x))
     if divided.quantizer is not None:
         work.count(quantized=len(x))
     return kept
+
+
+class Block:
+    """New images in front of a frozen part, as each update sees them and as they are kept.
+
+    They are encoded once, as they are, or `augmented`: anew for every update, and what the first
+    of them saw is kept.
+    """
+
+    def __init__(
+        self, divided: Divided, x: Tensor, setting: Setting, work: Work, *, augmented: bool
+    ) -> None:
+        self._encode = partial(encode, divided, x, setting, work)
+        self.augmented = augmented
+        self._first = None if augmented else self._encode()
+
+    def look(self, augment: Generator) -> Tensor:
+        """Return what the next update trains on, codes or maps (B, ...)."""
+        if self._first is not None and not self.augmented:
+            return self._first
+        now = self._encode(augment)
+        self._first = now if self._first is None else self._first
+        return now
+
+    def kept(self, augment: Generator) -> Tensor:
+        """Return what is kept: the first look, which is taken now if there was no update."""
+        return self.look(augment) if self._first is None else self._first

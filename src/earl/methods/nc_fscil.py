@@ -11,8 +11,8 @@ from earl.classmeans import ClassMeans
 from earl.errors import InvalidSetting, UnknownName
 from earl.etf import Frame, SimplexETF, dot_regression
 from earl.frozen import (
+    Block,
     Divided,
-    encode,
     encode_stored,
     fit_quantizer,
     length_of_base,
@@ -47,6 +47,7 @@ class NCFSCIL(Learner):
         codebooks: int = 32,
         codewords: int = 256,
         dimensions: int = 0,
+        augment_stream: bool = False,
     ) -> None:
         if replay not in ("pq", "class_mean"):
             known = ("pq", "class_mean")
@@ -55,6 +56,7 @@ class NCFSCIL(Learner):
             raise InvalidSetting(f"dimensions = {dimensions} must be positive, or 0 for automatic")
         self.setting = setting
         self.base = length_of_base(base, setting)
+        self.augment_stream = augment_stream
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
         d = dimensions or size
@@ -105,10 +107,17 @@ class NCFSCIL(Learner):
     def _learn_block(self) -> None:
         X, Y = self.waiting.take()
         if self.divided.frozen:
-            X = encode(self.divided, X, self.setting, self.work)  # once, whatever updates follow
+            self._learn_maps(X, Y)
+            return
         for _ in self.pace.owed(len(Y)):
             self._update(X, Y)
         self._keep(X, Y)
+
+    def _learn_maps(self, X: Tensor, Y: Tensor) -> None:
+        block = Block(self.divided, X, self.setting, self.work, augmented=self.augment_stream)
+        for _ in self.pace.owed(len(Y)):
+            self._update(block.look(self.randomness.at(self.work.updates, "augment")), Y)
+        self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
 
     def _keep(self, X: Tensor, Y: Tensor) -> None:
         purpose = "insert codes" if self.divided.frozen else "insert"

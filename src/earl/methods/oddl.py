@@ -1,6 +1,7 @@
 """ODDL (Ye and Bors, NeurIPS 2022): a new expert whenever the memory differs from all old ones."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Literal
 
 import torch
@@ -32,7 +33,7 @@ class ODDL(Learner):
         *,
         threshold: float = 0.3,
         check_every: float = 0.2,
-        drop: int = 10,
+        drop: float = 0.01,
         max_components: int = 10,
         latent: int = 200,
         vae_hidden: int = 2000,
@@ -40,25 +41,21 @@ class ODDL(Learner):
         draws: int = 16,
         selection: Literal["elbo", "sum_softmax"] = "elbo",
     ) -> None:
-        if not 0 <= threshold <= 1:
-            raise InvalidSetting(f"threshold = {threshold} must be from 0 to 1, as distances are")
-        if not 0 < check_every <= 1:
-            raise InvalidSetting(
-                f"check_every = {check_every} is a share of the memory, above 0 and at most 1"
-            )
-        if drop < 0:
-            raise InvalidSetting(f"drop = {drop} must not be negative")
-        if max_components < 2:
-            raise InvalidSetting(f"max_components = {max_components}, but it starts with 2")
-        if draws < 1:
-            raise InvalidSetting(f"draws = {draws} must be at least 1")
-        if not vae_lr > 0:
-            raise InvalidSetting(f"vae_lr = {vae_lr} must be positive")
+        require(
+            0 <= threshold <= 1, f"threshold = {threshold} must be from 0 to 1, as distances are"
+        )
+        share = "a share of the memory, above 0 and at most 1"
+        require(0 < check_every <= 1, f"check_every = {check_every} must be {share}")
+        share = "a share of the memory from 0 to below 1; 0.01 drops 10 of 1000 samples"
+        require(0 <= drop < 1, f"drop = {drop} must be {share}")
+        require(max_components >= 2, f"max_components = {max_components}, but it starts with 2")
+        require(draws >= 1, f"draws = {draws} must be at least 1")
+        require(vae_lr > 0, f"vae_lr = {vae_lr} must be positive")
         self.setting = setting
         self.threshold, self.max_components = threshold, max_components
         self.selection = selection
         self.interval = max(1, round(check_every * setting.memory_size))  # samples between checks
-        self.drop = min(drop, self.interval)  # no more than come in until the next check
+        self.drop = Fraction(drop).limit_denominator(10**6) * setting.memory_size  # in samples
         self.randomness = Randomness(setting.seed)
         self.mixture = Mixture(
             backbone, setting, latent=latent, hidden=vae_hidden, vae_lr=vae_lr, draws=draws
@@ -114,7 +111,16 @@ class ODDL(Learner):
             self.memory.clear()
         else:
             diversity = (memory - dreamed).abs().mean(dim=0)
-            self.memory.remove(diversity.argsort(stable=True)[: self.drop].cpu())
+            self.memory.remove(diversity.argsort(stable=True)[: self._dropped_now()].cpu())
+
+    def _dropped_now(self) -> int:
+        """Return how many samples this check drops: whole ones, on average the share in full.
+
+        A share of less than one sample drops one at some checks and none at the others. No more go
+        than come in until the next check.
+        """
+        check = self.pace.samples // self.interval
+        return min(int((check + 1) * self.drop) - int(check * self.drop), self.interval)
 
     def _distances(self) -> tuple[Tensor, Tensor]:
         """Return ℓ(h_j(x), h_e(x)) for all frozen j: x the memory, and as many dreams of VAE_j."""
@@ -189,3 +195,8 @@ class ODDL(Learner):
 def total_variation(p: Tensor, q: Tensor) -> Tensor:
     """Return ½ Σ |p - q| of each row, from 0 to 1; p, q (B, n) hold distributions, result (B,)."""
     return (p - q).abs().sum(dim=1) / 2
+
+
+def require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvalidSetting(message)

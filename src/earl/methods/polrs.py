@@ -165,9 +165,13 @@ class Window:
         self.right = [r + new for r, new in zip(self.right, right, strict=True)]
 
     def leader(self) -> int:
-        """Return the replica that was right most often; if there are several, the middle one."""
+        """Return the replica that was right most often.
+
+        Of several it is the middle one if it is among them, else the fastest.
+        """
         most = max(self.right)
-        return self.right.index(most) if self.right.count(most) == 1 else MIDDLE
+        best = [j for j, right in enumerate(self.right) if right == most]
+        return MIDDLE if MIDDLE in best else best[-1]
 
     def state_dict(self) -> dict[str, Any]:
         return {"samples": self.samples, "right": list(self.right)}

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
 from earl.frozen import (
+    Block,
     Divided,
-    encode,
     encode_stored,
     fit_quantizer,
     length_of_base,
@@ -45,12 +45,13 @@ class REMIND(Learner):
         codewords: int = 256,
         crops: bool = False,
         mixup: float = 0.0,
+        augment_stream: bool = False,
     ) -> None:
         if not 0 <= mixup < math.inf:
             raise InvalidSetting(f"mixup = {mixup} must be 0, for none, or a positive number")
         self.setting = setting
         self.base = length_of_base(base, setting)
-        self.crops, self.mixup = crops, mixup
+        self.crops, self.mixup, self.augment_stream = crops, mixup, augment_stream
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
         self.divided = Divided(backbone, frozen, setting.image_shape)
@@ -95,13 +96,17 @@ class REMIND(Learner):
     def _learn_block(self) -> None:
         X, Y = self.waiting.take()
         if self.divided.frozen:
-            X = encode(self.divided, X, self.setting, self.work)  # once, whatever updates follow
+            self._learn_codes(X, Y)
+            return
         for _ in self.pace.owed(len(Y)):
-            if self.divided.frozen:
-                self._update_plastic(X, Y)
-            else:
-                self._update(X, Y)
+            self._update(X, Y)
         self._keep(X, Y)
+
+    def _learn_codes(self, X: Tensor, Y: Tensor) -> None:
+        block = Block(self.divided, X, self.setting, self.work, augmented=self.augment_stream)
+        for _ in self.pace.owed(len(Y)):
+            self._update_plastic(block.look(self.randomness.at(self.work.updates, "augment")), Y)
+        self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
 
     def _keep(self, X: Tensor, Y: Tensor) -> None:
         purpose = "insert codes" if self.divided.frozen else "insert"
