@@ -81,6 +81,7 @@ def test_only_many_channels_are_convolved_winograds_way() -> None:
         assert not suits_winograd(other)
 
 
+@pytest.mark.usefixtures("bfloat16")
 def test_half_precision_is_left_to_torch() -> None:
     """Winograd's sums of few bits would be far from the products of few bits."""
     network = restless(build(NETWORKS["wide"], Randomness(1).at(0, "network")))

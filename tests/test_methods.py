@@ -349,6 +349,7 @@ def test_any_module_can_be_the_backbone(dataset: Dataset, make: Make) -> None:
         EARL(nn.Conv2d(3, 4, 3), setting)
 
 
+@pytest.mark.usefixtures("bfloat16")
 @pytest.mark.parametrize("name", list(METHOD_FACTS))
 def test_half_as_many_bits_in_networks_change_answers_a_little_and_what_is_kept_stays_precise(
     name: str, make: Make, dataset: Dataset
