@@ -15,9 +15,11 @@ from children import Children
 from earl.catalogue import METHODS
 from earl.datasets import shapes
 from earl.datasets.dataset import Dataset
+from earl.errors import InvalidSetting
 from earl.experiment import Experiment
 from earl.learner import Learner, Setting
 from earl.networks import ResNet, build
+from earl.onednn import require_bfloat16
 from earl.randomness import Randomness
 from earl.rundirectory import RunDirectory
 from earl.transforms import Augment, View
@@ -54,6 +56,15 @@ def make(dataset: Dataset) -> Callable[..., Learner]:
         return METHODS[name](backbone, setting, **given)
 
     return make_learner
+
+
+@pytest.fixture(scope="session")
+def bfloat16() -> None:
+    """Skip what calculates with bfloat16, and say why, where this CPU would not survive it."""
+    try:
+        require_bfloat16()
+    except InvalidSetting as refused:
+        pytest.skip(str(refused))
 
 
 @pytest.fixture(scope="session")

@@ -108,7 +108,8 @@ def test_the_doctor_finds_all_well(earl: Earl) -> None:
     findings = json.loads(done.stdout)
     assert all(finding["ok"] for finding in findings.values()), findings
     assert done.returncode == 0
-    assert set(findings) == {"versions", "device", "disk", "geometry", "learning", "saving"}
+    looked_at = {"versions", "device", "bfloat16", "disk", "geometry", "learning", "saving"}
+    assert set(findings) == looked_at
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -17,6 +17,7 @@ from earl.learner import Learner, Setting
 from earl.methods.earl import EARL
 from earl.methods.er import ER
 from earl.networks import train_forward
+from earl.randomness import Randomness
 from earl.run import Exam, learn_online
 from earl.state import digest, flatten
 from earl.streams import Schedule, Stream
@@ -67,18 +68,26 @@ def assert_parameters(module: nn.Module, expected: list[Tensor]) -> None:
         torch.testing.assert_close(p.detach(), e, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("lam", [None, 0.7])  # λ = 1 unless told otherwise (Supp.)
+@pytest.mark.parametrize("samples", [4, 2])  # as many real images as preparatory ones, and fewer
 def test_an_update_of_earl_is_an_adam_step_on_equation_4(
-    make: Make, dataset: Dataset, passed: list[Tensor], plain: Callable[..., Tensor]
+    samples: int,
+    lam: float | None,
+    make: Make,
+    dataset: Dataset,
+    passed: list[Tensor],
+    plain: Callable[..., Tensor],
 ) -> None:
-    learner = make("earl", iterations=0.25, lam=0.7, augment=plain)
+    given = {} if lam is None else {"lam": lam}
+    learner = make("earl", iterations=1 / samples, augment=plain, **given)
     assert isinstance(learner, EARL) and learner.prepare is not None
-    observe(learner, dataset, 0, 3)
+    observe(learner, dataset, 0, samples - 1)
     before = copy.deepcopy(learner.f)
-    observe(learner, dataset, 3, 4)  # the first update
+    observe(learner, dataset, samples - 1, samples)  # the first update
     (images,) = passed
-    assert len(images) == 4 + 4  # what the memory has of B_r = 4, and B_p = 4
+    assert len(images) == samples + 4  # what the memory has of B_r = 4, and B_p = 4
 
-    x, y = learner.memory.take(torch.arange(4), "x", "y")
+    x, y = learner.memory.take(torch.arange(samples), "x", "y")
     stored = learner.setting.view(x)
     W = learner.frame.etf.vectors(torch.arange(16)).float()  # (K, d)
     cosine = F.normalize(train_forward(before, images), dim=1) @ W.T  # (8, K)
@@ -86,17 +95,38 @@ def test_an_update_of_earl_is_an_adam_step_on_equation_4(
     for row, image in enumerate(images):
         for turn in range(4):
             back = torch.rot90(image, -turn, (-2, -1))
-            found = [i for i in range(4) if torch.allclose(stored[i], back)]
+            found = [i for i in range(samples) if torch.allclose(stored[i], back)]
             if found and turn == 0:
                 real.append(0.5 * (cosine[row, y[found[0]]] - 1) ** 2)
             elif found:
                 target = learner.prepare.m[y[found[0]], turn - 1]
                 assert target >= len(learner.classes)  # a vector of no seen class
                 prepared.append(0.5 * (cosine[row, target] - 1) ** 2)
-    assert len(real) == len(prepared) == 4
-    loss = torch.stack(real).mean() + 0.7 * torch.stack(prepared).mean()
+    assert len(real) == samples and len(prepared) == 4
+    loss = torch.stack(real).mean() + (lam or 1) * torch.stack(prepared).mean()
+    # Adam's first step knows signs alone; the gradients know how the two means are weighed.
+    gradients = torch.autograd.grad(loss, list(before.parameters()), retain_graph=True)
+    for p, gradient in zip(learner.f.parameters(), gradients, strict=True):
+        torch.testing.assert_close(p.grad, gradient, atol=1e-5, rtol=1e-3)
     expected = one_adam_step(list(before.parameters()), loss, learner.setting.lr)
     assert_parameters(learner.f, expected)
+
+
+@pytest.mark.parametrize("negative", ["rotation", "permutation", "cutmix"])  # noise is all its own
+@pytest.mark.parametrize("count", ["inside", "on-top"])
+def test_every_image_that_earl_trains_on_is_augmented_the_preparatory_ones_too(
+    negative: str, count: str, make: Make, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    view, far = View(dataset.mean, dataset.std), 100.0  # no image as it is stored comes near
+
+    def marked(x: Tensor, generator: Generator) -> Tensor:
+        return view(x) + far
+
+    learner = make("earl", augment=marked, negative=negative, preparatory_count=count)
+    observe(learner, dataset, 0, 12)
+    assert any(len(images) > held for held, images in enumerate(passed, start=1))  # prepared ones
+    for images in passed:
+        assert bool((images > far / 2).all())
 
 
 @pytest.mark.parametrize("negative", NEGATIVES)
@@ -175,6 +205,60 @@ def test_the_memory_part_of_a_waiting_block_is_drawn_anew_every_step(
     block = passed[-12:]  # 3 iterations times a block of four samples
     assert all(torch.equal(images[:4], block[0][:4]) for images in block)
     assert len({images[4:].numpy().tobytes() for images in block}) == 12
+
+
+NEW_WEIGHTS = ("head",)  # replicas of one network are meant to begin with the same rows
+
+
+@pytest.mark.parametrize("name", list(METHOD_FACTS))
+def test_no_random_numbers_are_used_for_two_things(
+    name: str, make: Make, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what is drawn says how it is augmented, or every insertion takes the same place."""
+    handed: list[tuple[tuple[int, str], Generator, Tensor]] = []
+    original = Randomness.at
+
+    def at(self: Randomness, step: int, purpose: str) -> Generator:
+        generator = original(self, step, purpose)
+        handed.append(((step, purpose), generator, generator.get_state()))
+        return generator
+
+    monkeypatch.setattr(Randomness, "at", at)
+    learner = make(name)
+    for half in (0, 30):
+        observe(learner, dataset, half, half + 30)
+        learner.end_task()
+    learner.finish()
+    used = Counter(key for key, g, fresh in handed if not torch.equal(g.get_state(), fresh))
+    asked = {purpose.partition(" ")[0] for (_, purpose), _, _ in handed}
+    assert {"insert", "draw", "augment"} <= asked and len(used) > 30
+    assert [k for k, times in used.items() if times > 1 and k[1] not in NEW_WEIGHTS] == []
+
+
+def test_random_insertions_into_earl_s_memory_let_no_old_sample_stay_for_ever(
+    make: Make, dataset: Dataset
+) -> None:
+    """A sample of M = 8 stays with probability 7/8 each time: after 72 times, 1 in 15 000."""
+    learner = make("earl", memory_size=8, iterations=0.01)
+    assert isinstance(learner, EARL)
+    x = torch.arange(80, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, *dataset.image_shape)
+    learner.observe(x.contiguous(), torch.zeros(80, dtype=torch.int64))
+    (held,) = learner.memory.take(torch.arange(8), "x")
+    assert len(held[:, 0, 0, 0].unique()) == 8 and int(held.min()) >= 8
+
+
+def test_earl_s_memory_is_balanced_unless_told_otherwise(make: Make, dataset: Dataset) -> None:
+    """The paper's is greedy balanced: a class that comes three times as often has no more room."""
+    learner = make("earl", memory_size=20, iterations=0.01)
+    assert isinstance(learner, EARL)
+    often = torch.arange(36)  # of class 0
+    some = torch.cat([c * 40 + torch.arange(12) for c in (1, 2, 3)])
+    order = torch.stack((often, some), dim=1).flatten()
+    y = dataset.train.labels[order]
+    assert y.bincount().tolist() == [36, 12, 12, 12]
+    learner.observe(dataset.train.images[order], y)
+    _, held = learner.memory.take(torch.arange(20), "x", "y")
+    assert held.bincount().tolist() == [5, 5, 5, 5]
 
 
 def test_a_batch_holds_no_sample_twice(
@@ -361,6 +445,7 @@ def test_any_module_can_be_the_backbone(dataset: Dataset, make: Make) -> None:
         EARL(nn.Conv2d(3, 4, 3), setting)
 
 
+@pytest.mark.usefixtures("bfloat16")
 @pytest.mark.parametrize("name", list(METHOD_FACTS))
 def test_half_as_many_bits_in_networks_change_answers_a_little_and_what_is_kept_stays_precise(
     name: str, make: Make, dataset: Dataset

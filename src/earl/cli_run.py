@@ -137,6 +137,7 @@ def carry_out(
     from earl.together import carry_on, join, losses_explained
 
     keep_freed_memory()
+    prepare_precision(directory, device)
     with losses_explained():
         ranks = join(device, rank_timeout)
         load = partial(load_data, directory, *places)
@@ -154,6 +155,21 @@ def carry_out(
     else:
         print_results([directory])
         say(f"\n{directory.path}")
+
+
+def prepare_precision(directory: "RunDirectory", device: str) -> None:
+    """Let oneDNN, which nothing has used yet in this process, take the precision of a run.
+
+    A CPU that does not take it at all is refused here, before any data are looked for.
+    """
+    from earl.onednn import limit_for_bfloat16, require_bfloat16
+    from earl.precision import takes_bfloat16_on_cpu
+
+    if directory.summary is None and takes_bfloat16_on_cpu(
+        directory.precision, directory.device(device)
+    ):
+        directory.notes += limit_for_bfloat16()
+        require_bfloat16()
 
 
 def show_progress(

@@ -14,6 +14,7 @@ import earl
 from earl.errors import EarlError
 from earl.etf import SimplexETF
 from earl.experiment import Experiment, best_device
+from earl.onednn import about_bfloat16, limit
 from earl.rundirectory import RunDirectory
 from earl.state import digest
 
@@ -34,6 +35,7 @@ def examine() -> list[Finding]:
     checks: dict[str, Callable[[], str]] = {
         "versions": versions,
         "device": device,
+        "bfloat16": about_bfloat16,
         "disk": disk,
         "geometry": geometry,
         "learning": learning,
@@ -57,7 +59,7 @@ def versions() -> str:
 def device() -> str:
     capability = torch.backends.cpu.get_cpu_capability()
     name = torch.cuda.get_device_name() if best_device() == "cuda" else "CPU"
-    return f"{name}; {torch.get_num_threads()} threads, {capability}"
+    return f"{name}; {torch.get_num_threads()} threads, {capability}, oneDNN's limit: {limit()}"
 
 
 def disk() -> str:

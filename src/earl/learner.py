@@ -3,7 +3,6 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, Protocol
@@ -14,7 +13,9 @@ from torch import Generator, Tensor, nn
 
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting
 from earl.networks import evaluating, train_forward
+from earl.onednn import require_bfloat16
 from earl.parallel import Ranks
+from earl.precision import precisely, takes_bfloat16_on_cpu, widened
 from earl.work import Pass, Work
 
 UNKNOWN = -1  # what `predict` answers before anything was learned
@@ -113,6 +114,8 @@ class Setting:
         for name in ("iterations", "lr"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InvalidSetting(f"{name} = {getattr(self, name)} must be positive and finite")
+        if takes_bfloat16_on_cpu(self.precision, self.device):
+            require_bfloat16()
 
     def check_images(self, x: Tensor) -> None:
         """Raise InvalidInput unless x is a batch of raw images of the right shape."""
@@ -271,28 +274,16 @@ class Waiting:
 def ask(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
     """Return what a network makes of raw images, in evaluation mode; changes nothing."""
     setting.check_images(x)
-    with evaluating(network), torch.inference_mode(), precisely(setting):
+    with evaluating(network), torch.inference_mode(), precisely(setting.precision, setting.device):
         out: Tensor = network(setting.view(x.to(setting.device)))
         return widened(out)
 
 
 def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
     """Return what a network makes of a batch that it is trained on, ready as `augment` gives it."""
-    with precisely(setting):
+    with precisely(setting.precision, setting.device):
         out = setting.ranks.forward(network, x) if setting.ranks else train_forward(network, x)
     return widened(out)
-
-
-def precisely(setting: Setting) -> AbstractContextManager[object]:
-    """Return a context in which networks calculate as precisely as the setting says."""
-    if setting.precision == "float32":
-        return nullcontext()
-    return torch.autocast(torch.device(setting.device).type, getattr(torch, setting.precision))
-
-
-def widened(x: Tensor) -> Tensor:
-    """Return x with the precision that losses and scores are calculated in."""
-    return x.float() if x.dtype == torch.bfloat16 else x
 
 
 def adam(parameters: Any, lr: float) -> torch.optim.Adam:

@@ -97,7 +97,9 @@ def fed(
 
 def noise_learner(experiment: "Experiment", shape: tuple[int, int, int], samples: int) -> Learner:
     """Return an experiment's learner for images of this shape; no data set is needed."""
-    grey = (0.5,) * shape[0]
+    # Counts do not depend on the precision, and this CPU may not take that of a run on a GPU.
+    settings: dict[str, Value] = {**experiment.settings, "precision": "float32"}
+    experiment, grey = replace(experiment, settings=settings), (0.5,) * shape[0]
     split = Split(torch.empty(0, *shape, dtype=torch.uint8), torch.empty(0, dtype=torch.int64))
     return experiment.learner(Dataset("noise", split, split, (), grey, grey), samples)
 

@@ -8,7 +8,6 @@ summary.json       the metrics, once the run has ended
 
 import json
 import os
-import platform
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -17,12 +16,12 @@ from typing import Any
 
 import torch
 
-import earl
 from earl.catalogue import METRICS
 from earl.data import facts
 from earl.datasets.dataset import Dataset
 from earl.datasets.source import Progress, silent
 from earl.durable import lock_directory, replace_text
+from earl.environment import changes, environment, thread_count
 from earl.errors import DataNotFound, EarlError, RunConflict
 from earl.experiment import Built, Experiment, best_device
 from earl.history import Evaluation, lines_of, read_history, to_line
@@ -65,6 +64,17 @@ class RunDirectory:
         file = self.path / "summary.json"
         return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
+    @property
+    def precision(self) -> str:
+        return str(self.experiment.values()["precision"])
+
+    def device(self, asked: str = "auto") -> str:
+        """Return the device that the run keeps, or the one it would begin on."""
+        stored = self._stored()
+        if stored is not None:
+            return str(stored["environment"]["device"])
+        return best_device() if asked == "auto" else asked
+
     def run(
         self,
         *,
@@ -84,7 +94,7 @@ class RunDirectory:
                 return
             dataset = dataset or self.load()
             record = self._stored() or self._new_record(
-                best_device() if device == "auto" else device,
+                self.device(device),
                 threads or min(torch.get_num_threads(), cores()),
                 ranks.size if ranks else 1,
             )
@@ -208,7 +218,7 @@ class RunDirectory:
             "format": FORMAT,
             "experiment": self.experiment.as_dict(),
             "settings": self.experiment.values(),
-            "environment": environment(device, threads, ranks),
+            "environment": environment(device, threads, ranks, self.precision),
             "places": self.places.as_dict(),
         }
 
@@ -242,13 +252,8 @@ class RunDirectory:
             self.notes.append(f"broken images left out: {len(dataset.skipped)} ({names})")
 
     def _note_changes(self, stored: dict[str, Any], ranks: int) -> None:
-        now = environment(stored["device"], stored["threads"], ranks)
-        for name, value in stored.items():
-            if now[name] != value:
-                self.notes.append(
-                    f"not exactly reproducible: {name} was {value!r} at the start and is "
-                    f"{now[name]!r} now"
-                )
+        now = environment(stored["device"], stored["threads"], ranks, self.precision)
+        self.notes += changes(stored, now)
 
 
 class Clock:
@@ -273,31 +278,6 @@ class Clock:
         yield
         self._last = time.monotonic()
         self._cost = self._last - begun
-
-
-@contextmanager
-def thread_count(threads: int) -> Iterator[None]:
-    """Let torch use this many threads: sums depend on their number, so a run keeps its own."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def environment(device: str, threads: int, ranks: int = 1) -> dict[str, Any]:
-    """Return what results depend on beyond the experiment."""
-    return {
-        "earl": earl.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "device": device,
-        "threads": threads,
-        "ranks": ranks,
-    }
 
 
 def tell(ranks: Ranks | None, value: object) -> None:

@@ -10,11 +10,12 @@ from torch.distributed import DistError, PrefixStore  # type: ignore[attr-define
 from torch.distributed.rendezvous import rendezvous
 
 from earl.datasets.dataset import Dataset
+from earl.environment import thread_count
 from earl.errors import EarlError
 from earl.experiment import best_device
 from earl.parallel import Ranks
 from earl.run import Moment
-from earl.rundirectory import RunDirectory, thread_count
+from earl.rundirectory import RunDirectory
 
 
 def join(device: str, timeout: float) -> Ranks | None:
