@@ -11,10 +11,11 @@ from torch.distributed.rendezvous import rendezvous
 
 from earl.datasets.dataset import Dataset
 from earl.errors import EarlError
-from earl.experiment import best_device
+from earl.experiment import usable_device
 from earl.parallel import Ranks
 from earl.run import Moment
-from earl.rundirectory import RunDirectory, thread_count
+from earl.rundirectory import RunDirectory
+from earl.threads import thread_count
 
 
 def join(device: str, timeout: float) -> Ranks | None:
@@ -29,7 +30,7 @@ def join(device: str, timeout: float) -> Ranks | None:
         rank,
         size,
         local_rank=int(os.environ["LOCAL_RANK"]),
-        device=best_device() if device == "auto" else device,
+        device=usable_device(device),
         timeout=timeout,
     )
 
