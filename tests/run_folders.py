@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from earl.environment import environment
 from earl.experiment import Experiment
 from earl.history import Evaluation, lines_of
 from earl.metrics import a_auc
-from earl.rundirectory import FORMAT, environment
+from earl.records import FORMAT
 
 QUESTIONS = 1000  # of the exam in all
 

@@ -12,7 +12,7 @@ from test_report import RUNS, write_evil_runs, write_runs
 
 pytest.importorskip("plotly")
 playwright = pytest.importorskip(
-    "playwright.sync_api", reason='needs a browser driver: pip install "earl[browser]"'
+    "playwright.sync_api", reason='needs a browser driver: pip install "earl-learn[browser]"'
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LINES = ".scatterlayer .js-line"

@@ -1,7 +1,6 @@
 """Online continual learning: images arrive once with labels, questions come at any moment."""
 
-import importlib
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # type checkers take it for true; `typing` need not be imported for it
 
 __version__ = "0.1.0.dev0"
 
@@ -87,6 +86,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module 'earl' has no attribute {name!r}")
+    import importlib
+
     return getattr(importlib.import_module(_WHERE[name]), name)
 
 

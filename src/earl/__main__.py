@@ -1,5 +1,18 @@
-"""`python -m earl` is the command line."""
+"""`python -m earl` is the command line, and so is the command `earl`."""
 
-from earl.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line; Ctrl-C while it is still being imported is no traceback either."""
+    try:
+        from earl.cli import main
+
+        main()
+    except KeyboardInterrupt:
+        sys.stderr.write("earl: stopped\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -49,7 +49,7 @@ def check_tensorboard() -> None:
         import tensorboard  # noqa: F401
     except ImportError:
         raise EarlError(
-            'TensorBoard is not installed; install it with: pip install "earl[track]", or use '
+            'TensorBoard is not installed; try: pip install "earl-learn[track]", or use '
             "`earl export csv`"
         ) from None
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+import earl
 from earl import (
     cli_bench,
     cli_data,
@@ -17,15 +18,15 @@ from earl import (
     cli_report,
     cli_reproduce,
     cli_run,
+    cli_settings,
     cli_stream,
     cli_sweep,
 )
+from earl.cli_end import outcome
 from earl.cli_group import Swift
 from earl.cli_run import Json, Out, Seed, print_results, result, show_progress
-from earl.cli_text import complain, print_json, say
-from earl.errors import DirectoryInUse, EarlError, InvalidSetting, SnapshotError
-
-EXIT = {DirectoryInUse: 73, SnapshotError: 65}  # others: 1, and 2 for a wrong command line
+from earl.cli_text import print_json, say
+from earl.errors import InvalidSetting
 
 app = typer.Typer(
     cls=Swift,
@@ -40,8 +41,20 @@ app.add_typer(cli_stream.app, name="stream")
 app.add_typer(cli_data.app, name="data")
 
 
+def print_version(wanted: bool) -> None:
+    if wanted:
+        say(f"earl {earl.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def check_launcher(context: typer.Context) -> None:
+def check_launcher(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
     """Raise if torchrun repeats a command that does not divide its work."""
     several = "TORCHELASTIC_RUN_ID" in os.environ and os.environ["WORLD_SIZE"] != "1"
     if several and context.invoked_subcommand not in ("run", "resume"):
@@ -65,24 +78,7 @@ def demo(out: Out = Path("earl-demo"), seed: Seed = 1, as_json: Json = False) ->
 
 app.command()(cli_run.run)
 app.command()(cli_run.resume)
-
-
-@app.command()
-def settings(
-    method: Annotated[str, typer.Option()] = "earl",
-    dataset: Annotated[str, typer.Option()] = "digits",
-    stream: Annotated[str, typer.Option()] = "gaussian",
-    as_json: Json = False,
-) -> None:
-    """List every setting of a run: what --set can change."""
-    from earl.experiment import Experiment
-
-    values = Experiment(method=method, dataset=dataset, stream=stream).values()
-    if as_json:
-        print_json(values)
-        return
-    for name, value in values.items():
-        say(f"  {name:<18} {str(value).lower() if isinstance(value, bool) else value}")
+app.command()(cli_settings.settings)
 
 
 @app.command()
@@ -111,13 +107,17 @@ app.command()(cli_bench.bench)
 app.add_typer(cli_list.app, name="list")
 
 
+def calm_idle_threads() -> None:
+    """Let threads that wait for each other sleep, unless the user wants otherwise.
+
+    Else they spin, and beside other busy processes that takes longer than all the work. The
+    libraries read this when torch loads them.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # GNU's and LLVM's
+    os.environ.setdefault("KMP_BLOCKTIME", "0")  # Intel's and LLVM's, in milliseconds
+
+
 def main() -> None:
-    """Run the command line; an error of ours is one line on stderr."""
-    try:
-        app()
-    except EarlError as error:
-        complain(f"earl: {error}")
-        sys.exit(next((code for kind, code in EXIT.items() if isinstance(error, kind)), 1))
-    except KeyboardInterrupt:
-        complain("earl: stopped")
-        sys.exit(130)
+    """Run the command line; whatever goes wrong is one line on stderr and an exit code."""
+    calm_idle_threads()
+    sys.exit(outcome(app, sys.argv[1:]))

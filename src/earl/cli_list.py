@@ -8,6 +8,7 @@ import typer
 
 from earl import catalogue
 from earl.cli_group import Swift
+from earl.cli_text import say
 from earl.recipes import SHAPES, recipe
 
 if TYPE_CHECKING:
@@ -80,12 +81,12 @@ def print_names(kinds: tuple[str, ...], as_json: bool) -> None:
     """Print the names of some kinds, and what they mean."""
     if as_json:
         listed = {kind: {e.name: e.about for e in KINDS[kind]} for kind in kinds}
-        sys.stdout.write(json.dumps(listed, indent=2) + "\n")
+        say(json.dumps(listed, indent=2))
         return
     for number, kind in enumerate(kinds):
-        sys.stdout.write(("\n" if number else "") + kind + "\n")
+        say(("\n" if number else "") + kind)
         for line in lines_of(kind, detailed=len(kinds) == 1):
-            sys.stdout.write(f"  {line}\n")
+            say(f"  {line}")
 
 
 def lines_of(kind: str, detailed: bool) -> "Iterator[str]":
@@ -132,7 +133,7 @@ def print_costs(dataset: str, methods: list[str], as_json: bool) -> None:
         sys.stderr.write(f"measured {name}\n")
     if as_json:
         rows = {n: {"flops": c.flops, "bytes": dict(c.bytes)} for n, c in costs.items()}
-        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+        say(json.dumps(rows, indent=2))
         return
     Console(highlight=False).print(cost_table(costs))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from earl.cli_text import complain, print_json, say
+from earl.cli_text import complain, print_json, put, say
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -97,8 +97,6 @@ def table(
 
     Methods in rows, data sets and streams in columns.
     """
-    import sys
-
     from rich.console import Console
 
     from earl.report.formats import FORMATS
@@ -121,7 +119,7 @@ def table(
     if chosen is TableFormat.terminal:
         show_table(made, console)
         return
-    sys.stdout.write(FORMATS[chosen](made))
+    put(FORMATS[chosen](made))
     if chosen is TableFormat.csv:  # it has no room for them
         for note in made.notes:
             complain(f"note: {note}")

@@ -134,10 +134,13 @@ def carry_out(
 ) -> None:
     """Run to the end, alone or with the other ranks of torchrun, then print the result."""
     from earl.allocator import keep_freed_memory
+    from earl.experiment import usable_device
     from earl.together import carry_on, join, losses_explained
 
     keep_freed_memory()
     prepare_precision(directory, device)
+    if directory.summary is None:
+        usable_device(device)  # before data are prepared for it
     with losses_explained():
         ranks = join(device, rank_timeout)
         load = partial(load_data, directory, *places)
@@ -202,6 +205,11 @@ def result(directory: "RunDirectory") -> dict[str, Any]:
     }
 
 
+def shown(value: float | None, times: float, form: str) -> str:
+    """Return a number in a unit of one's own, or a dash where there is none."""
+    return "–" if value is None else format(value * times, form)
+
+
 def print_results(runs: "list[RunDirectory]") -> None:
     """Print the metrics of finished runs in percent, and what they cost."""
     from rich.console import Console
@@ -214,9 +222,10 @@ def print_results(runs: "list[RunDirectory]") -> None:
     for name in (*metrics, "images", "GFLOPs", "MB", "seconds"):
         table.add_column(name, justify="right")
     for r in results:
-        cells = [f"{100 * r['metrics'][name]:.1f}" for name in metrics]
-        costs = r["costs"]
-        cells.append(f"{costs['images'] + costs.get('replayed', 0):,}")
-        cells += [f"{costs['flops'] / 1e9:,.0f}", f"{costs['bytes'] / 1e6:,.2f}"]
+        cells = [shown(r["metrics"].get(name), 100, ".1f") for name in metrics]
+        costs = r.get("costs", {})
+        images = costs["images"] + costs.get("replayed", 0) if "images" in costs else None
+        cells += [shown(images, 1, ","), shown(costs.get("flops"), 1e-9, ",.0f")]
+        cells.append(shown(costs.get("bytes"), 1e-6, ",.2f"))
         table.add_row(r["method"], *cells, f"{r['seconds']:.0f}")
     Console(highlight=False).print(table)

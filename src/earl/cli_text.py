@@ -3,6 +3,7 @@
 import json
 import sys
 
+from earl.durable import naming
 from earl.errors import InvalidSetting
 
 
@@ -18,7 +19,13 @@ def parse_settings(given: list[str]) -> dict[str, bool | int | float | str]:
 
 
 def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    put(text + "\n")
+
+
+def put(text: str) -> None:
+    """Write to standard output, and let an error name it."""
+    with naming("standard output"):
+        sys.stdout.write(text)
 
 
 def complain(text: str) -> None:

@@ -28,15 +28,24 @@ _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _held: set[int] = set()  # descriptors of the locks of this process
 
 
+@contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Let an error of the system name this path; an operation on an open file knows none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def fsync_dir(path: Path) -> None:
     """Make the names in a directory durable: what was created, renamed or removed in it."""
     if os.name == "nt":  # Windows cannot open a directory to flush it
         return
     fd = os.open(path, os.O_RDONLY | _DIRECTORY)
-    try:
+    with naming(path), closing(fd):
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def make_directory(path: Path) -> None:
@@ -76,12 +85,28 @@ def set_aside(path: Path) -> Path:
 
 def write_file(path: Path, data: bytes | bytearray, mode: int = 0o600) -> None:
     """Write a new file and flush it; a file that exists is an error and stays as it is."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, mode)
-    try:
+    _write(path, data, os.O_CREAT | os.O_EXCL, mode)
+
+
+def append_text(path: Path, text: str) -> None:
+    """Add to the end of a file, which is made if it is missing, and flush it."""
+    _write(path, text.encode(), os.O_CREAT | os.O_APPEND, 0o666)  # less the umask
+
+
+def _write(path: Path, data: bytes | bytearray, flags: int, mode: int) -> None:
+    fd = os.open(path, os.O_WRONLY | _BINARY | flags, mode)
+    with naming(path), closing(fd):
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(fd, rest) :]  # a write may take only a part
         os.fsync(fd)
+
+
+@contextmanager
+def closing(fd: int) -> Iterator[None]:
+    """Close a descriptor at the end."""
+    try:
+        yield
     finally:
         os.close(fd)
 
@@ -130,7 +155,8 @@ def read_regular(path: Path, limit: int) -> bytes:
     """
     if not stat.S_ISREG(path.lstat().st_mode):  # before opening: a device may act on it
         raise ValueError(f"{path.name} is not a regular file")
-    with os.fdopen(os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY), "rb") as file:
+    fd = os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY)
+    with naming(path), os.fdopen(fd, "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise ValueError(f"{path.name} is not a regular file")
@@ -166,7 +192,8 @@ def _take(fd: int, path: Path) -> None:
         return
     _free_children()
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with naming(path / "LOCK"):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise DirectoryInUse(
             f"{path} is in use by another run; wait until it ends, or choose another directory"

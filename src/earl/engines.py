@@ -117,7 +117,9 @@ class RayEngine:
         try:
             import ray
         except ImportError:
-            raise EarlError('Ray is not installed here; try: pip install "earl[ray]"') from None
+            raise EarlError(
+                'Ray is not installed here; try: pip install "earl-learn[ray]"'
+            ) from None
         self.slots, self.threads = workers or sys.maxsize, threads
         try:
             ray.init(

@@ -1,8 +1,7 @@
 """What results depend on beyond the experiment: versions, the processor, the numbers of workers."""
 
 import platform
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -43,14 +42,3 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         for name, value in before.items()
         if now.get(name) != value
     ]
-
-
-@contextmanager
-def thread_count(threads: int) -> Iterator[None]:
-    """Let torch use this many threads: sums depend on their number, so a run keeps its own."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

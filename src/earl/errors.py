@@ -20,6 +20,10 @@ class InvalidSetting(EarlError, ValueError):
     """A setting has a value it cannot have."""
 
 
+class TooLarge(InvalidSetting):
+    """A setting asks for more memory than there is; nothing was allocated."""
+
+
 class ClassCapacityError(EarlError, ValueError):
     """A new class arrived and no classifier vector is left; nothing was learned."""
 
@@ -42,6 +46,10 @@ class SnapshotError(EarlError):
 
 class DirectoryInUse(EarlError):
     """Another process works in this run directory."""
+
+
+class StorageError(EarlError):
+    """A file or folder could not be read or written; what was saved before is still there."""
 
 
 class RunConflict(EarlError):

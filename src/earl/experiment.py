@@ -1,8 +1,8 @@
 """Experiments: from names and numbers, which can be written down, to the objects of a run."""
 
 import re
-from collections.abc import Generator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from earl.data import DataOptions, Name, load_dataset, source_of
 from earl.datasets.dataset import Dataset
 from earl.datasets.source import Progress, silent
 from earl.errors import InvalidSetting, RunConflict
+from earl.estimate import blamed, check_sizes, estimate
 from earl.learner import Learner, Setting
 from earl.matching import matched
 from earl.networks import ResNet, build
@@ -25,6 +26,7 @@ from earl.recipes import Value, recipe
 from earl.run import Exam, Moment, Probe, learn_online
 from earl.streamfile import StreamFile, plan
 from earl.streams import Schedule, Stream
+from earl.threads import threads_for
 from earl.transforms import Augment, View
 
 LARGEST_SMALL = 64  # pixels of a side that suit the network's small stem
@@ -147,6 +149,8 @@ class Experiment:
     ) -> "Built":
         """Load the data, unless they are given; make the stream, the exam and a fresh learner."""
         dataset = dataset or self.load()
+        shape = dataset.image_shape
+        check_sizes(self.values(), estimate(self.network(shape), shape), shape)
         schedule, options = self.schedule(dataset), self.options().of("run", self.values())
         budget = matched(self, dataset, tasks=len(schedule.boundaries) + 1)
         return Built(
@@ -180,14 +184,22 @@ class Experiment:
             ranks=ranks,
             **(options.of("setting", values) | budget),
         )
-        network = options.of("network", values)
-        if network["stem"] == "auto":
-            network["stem"] = "small" if max(dataset.image_shape[1:]) <= LARGEST_SMALL else "large"
-        backbone = build(
-            lambda: ResNet(channels=dataset.image_shape[0], **network),
-            Randomness(self.seed).at(0, "backbone"),
-        )
-        return METHODS[self.method](backbone.to(device), setting, **options.of("method", values))
+        make, of_method = self.network(dataset.image_shape), options.of("method", values)
+        with blamed(self.settings, replace(self, settings={}).values()):
+            backbone = build(make, Randomness(self.seed).at(0, "backbone"))
+            return METHODS[self.method](backbone.to(device), setting, **of_method)
+
+    def network(self, image_shape: tuple[int, int, int]) -> Callable[[], ResNet]:
+        """Return what makes the backbone for images of this shape."""
+        options = self.options().of("network", self.values())
+        if options["stem"] == "auto":
+            options["stem"] = "small" if max(image_shape[1:]) <= LARGEST_SMALL else "large"
+        return lambda: ResNet(channels=image_shape[0], **options)
+
+    def threads(self, dataset: Dataset) -> int:
+        """Return how many threads this experiment is worth here."""
+        network = estimate(self.network(dataset.image_shape), dataset.image_shape)
+        return threads_for(int(self.values()["batch_size"]) * network.flops)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,3 +269,14 @@ def named(name: str, settings: Mapping[str, Value]) -> str:
 def best_device() -> str:
     """Return "cuda" where there is one, else "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def usable_device(name: str) -> str:
+    """Return a device that torch really calculates on; "auto" is the best one."""
+    device = best_device() if name == "auto" else name
+    try:
+        float(torch.ones(1, device=device).sum())
+    except (RuntimeError, AssertionError, NotImplementedError):
+        found = f"the best here is {best_device()}"
+        raise InvalidSetting(f"device = {name!r} cannot be used: {found}; or say auto") from None
+    return device

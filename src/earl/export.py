@@ -91,7 +91,7 @@ def export_parquet(runs: Sequence[Run], folder: Path) -> list[Path]:
         import pyarrow  # noqa: F401
     except ImportError:
         raise EarlError(
-            'writing parquet files needs pyarrow; install it with: pip install "earl[data]"'
+            'writing parquet files needs pyarrow; install it with: pip install "earl-learn[data]"'
         ) from None
     return export(runs, folder, ".parquet", write_parquet)
 

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
+from earl.room import require_room
 
 BLOCKS = {8: (1, 1, 1), 10: (1, 1, 1, 1), 14: (2, 2, 2), 18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
+TRAINED = 4  # times its weights a network takes in training: gradients, and Adam's two moments
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -175,6 +177,8 @@ def build(make: Callable[[], M], generator: torch.Generator) -> M:
     """
     with torch.device("meta"):
         module = make()
+    size = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
+    require_room(TRAINED * size, f"{type(module).__name__} of the network in training")
     module.to_empty(device="cpu")
     for part in module.modules():
         initialise(part, generator)

@@ -7,25 +7,37 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from earl.errors import InvalidSetting, UnknownName
+from earl.meanings import UNTOLD, Meaning, meaning_of
 from earl.recipes import Value
 from earl.registry import suggest
 
 
 @dataclass(frozen=True)
 class Option:
-    """One keyword: the part of a run it belongs to, its type and its default."""
+    """One keyword: the part of a run it belongs to, its type, its default and what it means."""
 
     name: str
     part: str
     kind: Any
     default: Value
+    meaning: Meaning = UNTOLD
 
     def read(self, given: Value) -> Value:
         """Return the value as the option's type; text, as from a command line, is converted."""
         try:
-            return convert(given, self.kind)
+            value = convert(given, self.kind)
         except ValueError as error:
             raise InvalidSetting(f"{self.name} = {given!r} {error}") from None
+        if not self.meaning.allows(value):
+            raise InvalidSetting(f"{self.name} = {value} must be {self.meaning.bounds()}")
+        return value
+
+    def range(self) -> str:
+        """Return in words which values it takes."""
+        if get_origin(self.kind) is Literal:
+            return ", ".join(map(str, get_args(self.kind)))
+        kinds = {bool: "true, false", int: "a whole number", float: "a number", str: "text"}
+        return self.meaning.bounds() or kinds[self.kind]
 
 
 class Options:
@@ -63,13 +75,16 @@ class Options:
     def part(self, name: str) -> str:
         return self._options[name].part
 
+    def __getitem__(self, name: str) -> Option:
+        return self._options[name]
+
 
 def options_of(part: str, function: Callable[..., object]) -> list[Option]:
     """Return a function's keyword-only parameters with simple types and a default as options."""
     inner = getattr(function, "func", function)  # a functools.partial changes only defaults
     hints = get_type_hints(inner.__init__ if inspect.isclass(inner) else inner)
     return [
-        Option(name, part, hints[name], parameter.default)
+        Option(name, part, hints[name], parameter.default, meaning_of(part, function, name))
         for name, parameter in inspect.signature(function).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         and parameter.default is not inspect.Parameter.empty

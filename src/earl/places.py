@@ -12,6 +12,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 WORKERS = 8  # decode at a time, at most
+MOST_THREADS = 512  # of a run; with very many more torch ends the process
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def choose(
     """Return the first of these folders that says something, as an absolute path."""
     if given is not None:
         return given.expanduser().absolute()
-    if before and Path(before[name]).is_dir():
+    if before and name in before and Path(before[name]).is_dir():
         return Path(before[name])
     said = os.environ.get(variable)
     return Path(said).expanduser().absolute() if said else ours

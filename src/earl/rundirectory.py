@@ -7,32 +7,30 @@ summary.json       the metrics, once the run has ended
 """
 
 import json
-import os
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from earl.catalogue import METRICS
 from earl.data import facts
 from earl.datasets.dataset import Dataset
 from earl.datasets.source import Progress, silent
-from earl.durable import lock_directory, replace_text
-from earl.environment import changes, environment, thread_count
+from earl.durable import append_text, lock_directory, replace_text
+from earl.environment import changes, environment
 from earl.errors import DataNotFound, EarlError, RunConflict
-from earl.experiment import Built, Experiment, best_device
+from earl.experiment import Built, Experiment, best_device, usable_device
 from earl.history import Evaluation, lines_of, read_history, to_line
 from earl.learner import Learner
 from earl.parallel import Ranks
-from earl.places import Places, cores
+from earl.places import Places
+from earl.records import FORMAT, read_record, read_summary
 from earl.run import Moment
 from earl.snapshot import Snapshot, read_newest, write_snapshot
 from earl.state import Json
+from earl.threads import thread_count
 
-FORMAT = 1
 SNAPSHOT_SECONDS = 30.0
 SNAPSHOT_SHARE = 0.03  # of the time goes into snapshots at most
 
@@ -61,8 +59,7 @@ class RunDirectory:
     @property
     def summary(self) -> dict[str, Any] | None:
         """The result of the run, or None while it has not ended."""
-        file = self.path / "summary.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        return read_summary(self.path / "summary.json")
 
     @property
     def precision(self) -> str:
@@ -88,20 +85,24 @@ class RunDirectory:
 
         Close the iterator (or leave its loop) to stop: the run is saved and can go on later.
         """
+        if self.summary is not None:  # nothing is written, so that the disk may be read-only
+            tell(ranks, None)
+            return
         with lock_directory(self.path):
-            if self.summary is not None:
+            if self.summary is not None:  # by now
                 tell(ranks, None)
                 return
             dataset = dataset or self.load()
             record = self._stored() or self._new_record(
                 self.device(device),
-                threads or min(torch.get_num_threads(), cores()),
+                threads or self.experiment.threads(dataset),
                 ranks.size if ranks else 1,
             )
             self._note_changes(record["environment"], ranks.size if ranks else 1)
             tell(ranks, record["environment"])
+            device = usable_device(record["environment"]["device"])
             with thread_count(record["environment"]["threads"]):
-                built = self.experiment.build(record["environment"]["device"], dataset, ranks)
+                built = self.experiment.build(device, dataset, ranks)
                 schedule = built.stream.schedule
                 ends = () if schedule.artificial else schedule.boundaries
                 about = {"samples": len(built.stream), "budget": dict(built.budget)}
@@ -143,10 +144,7 @@ class RunDirectory:
         self._finish(clock.seconds())
 
     def _append(self, evaluation: Evaluation) -> None:
-        with (self.path / "history.jsonl").open("a", encoding="utf-8") as file:
-            file.write(to_line(evaluation))
-            file.flush()
-            os.fsync(file.fileno())  # before the snapshot that counts this line
+        append_text(self.path / "history.jsonl", to_line(evaluation))  # durable: snapshots count it
 
     def _save(self, learner: Learner, moment: Moment, seconds: float) -> None:
         about: dict[str, Json] = {
@@ -202,16 +200,7 @@ class RunDirectory:
 
     def _stored(self) -> dict[str, Any] | None:
         file = self.path / "experiment.json"
-        if not file.exists():
-            return None
-        try:
-            record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            version = record["format"]
-        except (ValueError, TypeError, KeyError) as error:
-            raise EarlError(f"{file} is not the record of a run") from error
-        if version != FORMAT:
-            raise EarlError(f"{file} has format {version}; this earl reads format {FORMAT}")
-        return record
+        return read_record(file) if file.exists() else None
 
     def _new_record(self, device: str, threads: int, ranks: int) -> dict[str, Any]:
         return {
@@ -238,10 +227,10 @@ class RunDirectory:
         """Write the record of a new run, with its data; a run that goes on must find the same."""
         found, before = facts(dataset), record.get("data")
         for name, value in (before or {}).items():
-            if name not in ("source", "skipped") and found[name] != value:
+            if name not in ("source", "skipped") and found.get(name) != value:
                 raise RunConflict(
                     f"the data set has changed since this run began: {name} was {value}, and is "
-                    f"{found[name]} now; put the old files back, or begin another run"
+                    f"{found.get(name)} now; put the old files back, or begin another run"
                 )
         if before is None:
             text = json.dumps(record | {"data": found}, indent=2) + "\n"

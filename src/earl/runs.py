@@ -14,8 +14,8 @@ from earl.experiment import Experiment, short
 from earl.history import Evaluation, read_history
 from earl.options import Options
 from earl.recipes import Value
+from earl.records import read_record, read_summary
 from earl.registry import suggest
-from earl.rundirectory import FORMAT
 
 IDENTITY = ("method", "dataset", "stream", "seed", "settings", "probes", "stream_sha256")
 
@@ -132,42 +132,25 @@ def run_directories(folder: Path) -> Iterator[Path]:
 
 def read_run(path: Path, folder: Path) -> Run:
     """Return the run in a directory that was found in a folder."""
-    record = read_json(path / "experiment.json")
+    record = read_record(path / "experiment.json")
     try:
-        if record["format"] != FORMAT:
-            raise EarlError(f"has format {record['format']}; this earl reads format {FORMAT}")
         experiment = Experiment.from_dict(record["experiment"])
-        settings, environment = dict(record["settings"]), dict(record["environment"])
     except EarlError as error:  # such as a method that is not registered here
         raise EarlError(f"{path / 'experiment.json'}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise EarlError(f"{path / 'experiment.json'} is not the record of a run") from error
-    summary = path / "summary.json"
     return Run(
         path=path,
         name=experiment.path().as_posix() if path == folder else path_below(path, folder),
         experiment=experiment,
-        settings=settings,
-        environment=environment,
+        settings=record["settings"],
+        environment=record["environment"],
         data=record.get("data", {}),
-        summary=read_json(summary) if summary.exists() else None,
+        summary=read_summary(path / "summary.json"),
         boundaries=tuple(record.get("boundaries", ())),
     )
 
 
 def path_below(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """Return the object in a file of a run."""
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise EarlError(f"{file} is not JSON; put the file back, or remove that run") from error
-    if not isinstance(record, dict):
-        raise EarlError(f"{file} is not the record of a run")
-    return record
 
 
 def choose_runs(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:

@@ -5,7 +5,6 @@ exactly there; a run that fails is reported and the others go on.
 """
 
 import itertools
-import json
 import signal
 import tempfile
 import time
@@ -19,6 +18,7 @@ from earl.engines import Engine, Job, LocalEngine
 from earl.errors import DirectoryInUse, EarlError, RunConflict
 from earl.experiment import Experiment
 from earl.history import read_history
+from earl.records import read_record
 from earl.rundirectory import SNAPSHOT_SECONDS, RunDirectory
 
 State = Literal["waiting", "interrupted", "running", "in use", "finished", "failed"]
@@ -112,7 +112,7 @@ def progress(path: Path) -> tuple[int, int, float | None]:
     What is not written down yet is 0, 0 and None.
     """
     file, history = path / "experiment.json", read_history(path / "history.jsonl")
-    total = json.loads(file.read_text(encoding="utf-8")).get("samples", 0) if file.exists() else 0
+    total = read_record(file).get("samples", 0) if file.exists() else 0
     return (history[-1].step, total, history[-1].accuracy) if history else (0, total, None)
 
 

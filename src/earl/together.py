@@ -10,12 +10,12 @@ from torch.distributed import DistError, PrefixStore  # type: ignore[attr-define
 from torch.distributed.rendezvous import rendezvous
 
 from earl.datasets.dataset import Dataset
-from earl.environment import thread_count
 from earl.errors import EarlError
-from earl.experiment import best_device
+from earl.experiment import usable_device
 from earl.parallel import Ranks
 from earl.run import Moment
 from earl.rundirectory import RunDirectory
+from earl.threads import thread_count
 
 
 def join(device: str, timeout: float) -> Ranks | None:
@@ -30,7 +30,7 @@ def join(device: str, timeout: float) -> Ranks | None:
         rank,
         size,
         local_rank=int(os.environ["LOCAL_RANK"]),
-        device=best_device() if device == "auto" else device,
+        device=usable_device(device),
         timeout=timeout,
     )
 

@@ -235,6 +235,8 @@ def pooch_module() -> Any:
     try:
         import pooch
     except ImportError:
-        raise EarlError('downloads need pooch; install it with: pip install "earl[data]"') from None
+        raise EarlError(
+            'downloads need pooch; install it with: pip install "earl-learn[data]"'
+        ) from None
     pooch.get_logger().setLevel("WARNING")
     return pooch

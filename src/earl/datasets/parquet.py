@@ -212,5 +212,5 @@ def parquet_module() -> None:
         import pyarrow  # noqa: F401
     except ImportError:
         raise EarlError(
-            'reading parquet files needs pyarrow; install it with: pip install "earl[data]"'
+            'reading parquet files needs pyarrow; install it with: pip install "earl-learn[data]"'
         ) from None

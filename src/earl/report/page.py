@@ -173,7 +173,7 @@ def plotly_script() -> str:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise EarlError(
-            'a report needs plotly and Jinja2; install them with: pip install "earl[report]"'
+            'a report needs plotly and Jinja2; install them with: pip install "earl-learn[report]"'
         ) from None
     script: str = get_plotlyjs()
     return script

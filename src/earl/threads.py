@@ -1,0 +1,39 @@
+"""Threads: how many an experiment is worth, and torch held to that number."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from earl.errors import InvalidSetting
+from earl.places import MOST_THREADS, cores
+
+FLOPS_OF_A_THREAD = 1e9  # of an update: for less, waking a thread takes longer than it saves
+
+
+def threads_for(flops: float) -> int:
+    """Return the number of threads for updates of so many FLOPs: few for a small network.
+
+    Threads wait for each other many times in an update. Beside another busy process that costs
+    more than all they save, unless each has enough to do in between.
+    """
+    worth = int(flops / FLOPS_OF_A_THREAD)
+    return max(1, min(worth, torch.get_num_threads(), cores(), MOST_THREADS))
+
+
+def check_threads(threads: int) -> int:
+    """Return the number if torch can work with so many threads; far too many end the process."""
+    if not 1 <= threads <= MOST_THREADS:
+        raise InvalidSetting(f"threads = {threads} must be from 1 to {MOST_THREADS}")
+    return threads
+
+
+@contextmanager
+def thread_count(threads: int) -> Iterator[None]:
+    """Let torch use this many threads: sums depend on their number, so a run keeps its own."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(check_threads(threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
