@@ -253,6 +253,9 @@ BAD_IMAGES: Mapping[str, Callable[[Tensor], Any]] = {
     "another size": lambda x: x[:, :, :-1],
     "another channel": lambda x: x[:, :1],
     "five dimensions": lambda x: x[None],
+    "sparse": lambda x: x.to_sparse(),
+    "nested": lambda x: torch.nested.nested_tensor(list(x), layout=torch.jagged),
+    "without numbers": lambda x: x.to("meta"),
 }
 BAD_LABELS: Mapping[str, Callable[[Tensor], Any]] = {
     "list": lambda y: y.tolist(),
@@ -264,6 +267,9 @@ BAD_LABELS: Mapping[str, Callable[[Tensor], Any]] = {
     "a column": lambda y: y[:, None],
     "a scalar": lambda y: y[0],
     "beyond int64": lambda y: torch.full(y.shape, 2**63, dtype=torch.uint64),
+    "sparse": lambda y: y.to_sparse(),
+    "nested": lambda y: torch.nested.nested_tensor([y], layout=torch.jagged),
+    "without numbers": lambda y: y.to("meta"),
 }
 
 
