@@ -17,6 +17,7 @@ LAYERS = [
         "randaugment_cpu",
         "transforms",
         "contrast",
+        "freezing",
         "networks",
         "parallel",
         "winograd",

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
+from earl.freezing import begin_training, frozen_parts
 
 BLOCKS = {8: (1, 1, 1), 10: (1, 1, 1, 1), 14: (2, 2, 2), 18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
 M = TypeVar("M", bound=nn.Module)
@@ -171,13 +172,15 @@ def build(make: Callable[[], M], generator: torch.Generator) -> M:
     """Return the module that `make` makes, with parameters drawn from `generator` alone.
 
     The module is made without memory first, so that PyTorch's own initialisation draws nothing
-    from the global random state.
+    from the global random state. What is frozen is not drawn; whoever has its values fills it.
     """
     with torch.device("meta"):
         module = make()
     module.to_empty(device="cpu")
+    frozen = {part for whole in frozen_parts(module) for part in whole.modules()}
     for part in module.modules():
-        initialise(part, generator)
+        if part not in frozen:
+            initialise(part, generator)
     # Convolutions follow the layout of their weights; this one is a quarter faster on CPUs.
     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return module
@@ -217,8 +220,11 @@ def feature_size(backbone: nn.Module, image_shape: tuple[int, int, int]) -> int:
 
 
 def train_forward(network: nn.Module, x: Tensor) -> Tensor:
-    """Run the network in training mode; an image that comes alone is doubled for batch norm."""
-    network.train()
+    """Run the network in training mode; an image that comes alone is doubled for batch norm.
+
+    What is frozen stays in evaluation mode.
+    """
+    begin_training(network)
     if len(x) > 1:
         out: Tensor = network(x)
         return out
