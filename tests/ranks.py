@@ -12,6 +12,7 @@ from earl.errors import EarlError
 from earl.experiment import Experiment
 from earl.learner import Learner
 from earl.matching import noise_learner, random_images
+from earl.methods.memo import MEMO
 from earl.parallel import Ranks
 from earl.state import digest, flatten
 from earl.together import join
@@ -19,12 +20,15 @@ from earl.together import join
 SHAPE, CLASSES, SAMPLES = (3, 8, 8), 4, 32
 
 
-def taught(method: str, ranks: Ranks | None) -> Learner:
+def taught(method: str, ranks: Ranks | None, frozen: bool = False) -> Learner:
     """Return a learner after some samples; seven of a batch do not divide by two, nor by three."""
     settings = {"memory_size": 20, "batch_size": 7, "lr": 0.01}
     experiment = Experiment(method=method, dataset="shapes", stream="disjoint", settings=settings)
     learner = noise_learner(experiment, SHAPE, SAMPLES)
     object.__setattr__(learner.setting, "ranks", ranks)
+    if frozen:
+        assert isinstance(learner, MEMO)
+        learner.network.extractors.requires_grad_(False)  # until the boundary
     x, y = random_images(SHAPE, CLASSES, SAMPLES)
     y = y.sort().values
     for step in range(SAMPLES):
@@ -35,9 +39,9 @@ def taught(method: str, ranks: Ranks | None) -> Learner:
     return learner
 
 
-def compare(method: str, ranks: Ranks) -> None:
+def compare(method: str, ranks: Ranks, frozen: bool = False) -> None:
     """Raise unless ranks learn what one process learns, each of them the same bits."""
-    alone, together = (flatten(taught(method, r).state_dict())[0] for r in (None, ranks))
+    alone, together = (flatten(taught(method, r, frozen).state_dict())[0] for r in (None, ranks))
     assert alone.keys() == together.keys()
     for name, value in alone.items():
         close(together[name], value, rtol=1e-9, atol=1e-9, equal_nan=True, msg=name)
@@ -79,6 +83,7 @@ def main() -> None:
         compare(method, ranks)
         if ranks.first:
             sys.stdout.write(f"{method} agrees\n")
+    compare("memo", ranks, frozen=True)  # nothing in what passes images learns
     check_drift_is_noticed(ranks)
     check_that_no_threads_are_left(ranks)
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from earl.bench import record, rows
 from earl.bench.figures import Figure, ratio_figure
-from earl.bench.parts import LargestTensor
+from earl.bench.parts import LargestTensor, asking
 from earl.bench.profile import profile
 from earl.bench.rows import ROWS, choose, measured
 from earl.bench.starts import picture, write_parquet
@@ -162,6 +162,14 @@ def test_earl_midway_is_ready_for_every_class() -> None:
     assert len(learner.classes) == 4 and learner.memory.full
     observing(learner, classes=4)()
     assert learner.work.updates == 1
+
+
+def test_a_class_short_of_pairs_is_asked_about_with_all_others_full() -> None:
+    learner = earl_midway(on("shapes", d=15), (3, 8, 8), classes=4, samples=30)
+    x = torch.zeros(1, 3, 8, 8, dtype=torch.uint8)
+    for missing in (0, 1):
+        assert asking(learner, x, 15, missing)() == 1
+        assert len(learner.residuals) == 40 - missing
 
 
 def test_the_largest_tensor_is_seen_even_if_it_is_gone() -> None:

@@ -53,6 +53,8 @@ class Wrong(ER):
     def __init__(self, backbone: torch.nn.Module, setting: Setting, *, fault: str) -> None:
         super().__init__(backbone, setting)
         self.fault = fault
+        if fault == "thaws":
+            self.network.requires_grad_(True)
         if fault == "keeps too much":
             self.memory = Memory(setting.memory_size + 1, reservoir)
 
@@ -74,6 +76,8 @@ class Wrong(ER):
     def _update(self, X: Tensor, Y: Tensor) -> None:
         if self.fault == "draws globally":
             torch.rand(1)
+        if self.fault == "drifts":
+            self.network.train()(self.setting.view(X))
         if self.fault == "cannot stand a single image" and self.setting.batch_size == 1:
             raise RuntimeError("one image is no batch")
         if self.fault != "learns nothing":
@@ -116,6 +120,8 @@ FAULTS = {
     "counts nothing": "updates_follow_the_flops_that_are_earned",
     "cannot stand a single image": "tiny_settings_work",
     "breaks at boundaries": "boundaries_and_early_ends_are_harmless",
+    "thaws": "what_is_frozen_stays_as_it_is",
+    "drifts": "what_is_frozen_stays_as_it_is",
     "accepts anything": "bad_input_is_refused_and_changes_nothing",
 }
 

@@ -20,7 +20,7 @@ from earl.frozen import (
 )
 from earl.learner import Setting
 from earl.memory import Memory, greedy_balanced
-from earl.networks import ResNet, build
+from earl.networks import ResNet, build, train_forward
 from earl.quantizer import LLOYD, ProductQuantizer, vectors_of
 from earl.transforms import View
 from earl.work import Work
@@ -78,19 +78,32 @@ def test_the_parts_of_a_network_answer_as_the_whole(depth: int, blocks: int, fro
 def test_a_frozen_front_stays_in_evaluation_mode_and_gets_no_gradients() -> None:
     network = divided()
     x = torch.rand(4, 3, 8, 8, generator=seeded(1))
-    network.train()(x).sum().backward()
+    train_forward(network, x).sum().backward()
     assert all(p.grad is not None for p in network.parameters())
     network.freeze()
     assert all(p.grad is None for p in network.parameters())
     before = {name: value.clone() for name, value in network.front.state_dict().items()}
-    network.train()(x).sum().backward()
+    assert not any(part.training for part in network.front.modules())  # at once
+    train_forward(network, x).sum().backward()
     assert all(p.grad is None and not p.requires_grad for p in network.front.parameters())
     assert all(p.grad is not None for p in network.rest.parameters())
     assert network.rest.training and not any(part.training for part in network.front.modules())
     for name, value in network.front.state_dict().items():
         assert torch.equal(value, before[name]), name
     network.freeze(False)
-    assert network.train().front.training and all(p.requires_grad for p in network.parameters())
+    train_forward(network, x)
+    assert network.front.training and all(p.requires_grad for p in network.parameters())
+
+
+def test_what_was_frozen_before_is_not_thawed() -> None:
+    backbone = resnet(depth=8, width=2)
+    backbone.stem.requires_grad_(False)
+    network = Divided(backbone, -1, (3, 8, 8))
+    for frozen in (False, True, False):
+        network.freeze(frozen)
+        assert not any(p.requires_grad for p in backbone.stem.parameters())
+        assert all(p.requires_grad is not frozen for p in backbone.blocks[:2].parameters())
+        assert all(p.requires_grad for p in network.rest.parameters())
 
 
 def test_behind_a_frozen_front_stands_the_quantizer() -> None:

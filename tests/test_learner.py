@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from decimal import Decimal
 from fractions import Fraction
 
@@ -11,6 +12,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.masked import masked_tensor
 
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting
 from earl.learner import UNKNOWN, Classes, Learner, Pace, Setting, Waiting, adam
@@ -31,6 +34,13 @@ def setting(**given_values):
 
 def raw(n=2, shape=(3, 4, 5)):
     return torch.zeros(n, *shape, dtype=torch.uint8)
+
+
+def quietly(make, *given, **named):
+    """Return what is made although torch warns of it as young or old."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return make(*given, **named)
 
 
 # ---- classes
@@ -239,6 +249,13 @@ def test_a_setting_cannot_be_changed():
         (raw(shape=(1, 4, 5)), ["(B, 3, 4, 5)", "(2, 1, 4, 5)"]),
         (raw(0), ["B >= 1", "(0, 3, 4, 5)"]),
         (raw()[None], ["(1, 2, 3, 4, 5)"]),
+        (raw().to_sparse(), ["dense", "sparse_coo", "to_dense()"]),
+        (quietly(raw()[0, 0].to_sparse_csr), ["dense", "sparse_csr"]),
+        (raw().to("meta"), ["dense", "meta"]),
+        (quietly(torch.nested.nested_tensor, list(raw())), ["dense", "nested"]),
+        (torch.nested.nested_tensor(list(raw()), layout=torch.jagged), ["dense", "nested"]),
+        (FakeTensorMode().from_tensor(raw()), ["dense", "FakeTensor"]),
+        (quietly(torch.quantize_per_tensor, raw().float(), 1.0, 0, torch.quint8), ["torch.quint8"]),
     ],
 )
 def test_wrong_images_are_refused_with_what_was_found_and_what_to_do(x, says):
@@ -262,6 +279,14 @@ def test_wrong_images_are_refused_with_what_was_found_and_what_to_do(x, says):
         (torch.tensor(0), ["(2,)", "()"]),
         (ids(3, -1), ["-1", "negative"]),
         (ids(-7, 2), ["-7", "negative"]),
+        (ids(0, 1).to_sparse(), ["dense", "sparse_coo"]),
+        (ids(0, 1).to("meta"), ["dense", "meta"]),
+        (quietly(torch.nested.nested_tensor, [ids(0, 1)]), ["dense", "nested"]),
+        (quietly(masked_tensor, ids(0, 1), ids(0, 1) > 0), ["dense", "MaskedTensor"]),
+        (
+            quietly(torch.quantize_per_tensor, ids(0, 1).float(), 1.0, 0, torch.quint8),
+            ["torch.quint8"],
+        ),
     ],
 )
 def test_wrong_labels_are_refused_with_what_was_found(y, says):
@@ -269,6 +294,16 @@ def test_wrong_labels_are_refused_with_what_was_found(y, says):
         setting().check_samples(raw(), y)
     for part in says:
         assert part in str(error.value)
+
+
+class Tagged(torch.Tensor):
+    """A tensor like any other under another name, as libraries of transforms have it."""
+
+
+def test_tensors_that_only_have_another_name_are_accepted():
+    setting().check_samples(raw().as_subclass(Tagged), ids(0, 1).as_subclass(Tagged))
+    setting().check_images(nn.Parameter(raw(), requires_grad=False))
+    setting().check_images(raw(1).expand(7, -1, -1, -1))  # seven times the same memory
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])

@@ -83,6 +83,17 @@ def rows_of(learner: ERMIR, images: Tensor) -> list[int]:
     return distance.argmin(dim=1).tolist()
 
 
+def test_frozen_batch_norm_foresees_what_the_update_will_see(
+    mir: Callable[..., ERMIR], dataset: Dataset
+) -> None:
+    learner = mir()
+    observe(learner, dataset, 0, 12)
+    learner.network.backbone.requires_grad_(False)
+    x, y = learner.memory.take(torch.arange(len(learner.memory)), "x", "y")
+    expected = F.cross_entropy(learner.scores(x), y, reduction="none")  # in evaluation mode
+    torch.testing.assert_close(learner._losses(learner.setting.view(x), y), expected)
+
+
 def test_an_update_is_an_adam_step_on_the_new_samples_and_those_they_disturb_most(
     mir: Callable[..., ERMIR], dataset: Dataset, passed: list[Tensor]
 ) -> None:

@@ -178,6 +178,25 @@ def test_frozen_extractors_keep_parameters_and_batch_norm_for_ever(
     assert not any(p.requires_grad for E in extractors.special[:-1] for p in E.parameters())
 
 
+def test_a_stage_that_was_frozen_before_learns_in_no_copy(memo: Memo, dataset: Dataset) -> None:
+    def frozen_memo() -> MEMO:
+        backbone = build(lambda: ResNet(depth=8, width=4), Generator().manual_seed(0))
+        backbone.blocks[-1].requires_grad_(False)
+        return MEMO(backbone, memo().setting)
+
+    learner, fresh = frozen_memo(), frozen_memo()
+    teach(learner, dataset, (0, 1), 10)
+    fresh.load_state_dict(learner.state_dict())  # before the first boundary
+    for one in (learner, fresh):
+        one.end_task()
+        first, newest = one.network.extractors.special
+        before = state_of(first)
+        teach(one, dataset, (2, 3), 10)
+        for E in (first, newest):
+            assert all(torch.equal(value, before[k]) for k, value in E.state_dict().items())
+    assert digest(learner.state_dict()) == digest(fresh.state_dict())
+
+
 def test_the_optimiser_keeps_its_moments_and_starts_afresh_with_what_is_new(
     memo: Memo, dataset: Dataset
 ) -> None:

@@ -470,6 +470,29 @@ def test_flops_are_what_torch_counts_in_every_phase(oddl: Oddl, dataset: Dataset
     assert len(learner.mixture) > 2 and learner.work.counts["dreamed"] > 0
 
 
+def test_every_component_has_what_is_frozen_and_draws_the_rest(
+    oddl: Oddl, dataset: Dataset
+) -> None:
+    def frozen_front() -> ODDL:
+        front = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.PReLU())  # drawn by nobody
+        nn.init.constant_(front[1].weight, 0.01), nn.init.zeros_(front[1].bias)
+        backbone = nn.Sequential(front.requires_grad_(False), nn.Linear(8, 8))
+        setting = oddl(memory_size=8).setting
+        return ODDL(backbone, setting, latent=8, vae_hidden=32, threshold=0.0, max_components=5)
+
+    learner, other = grown(frozen_front(), dataset), frozen_front()
+    other.load_state_dict(learner.state_dict())
+    before = len(learner.mixture)
+    for one in (learner, other):
+        teach(one, dataset, (3, 0), 30)
+        assert len(one.mixture) > before
+        backbones = [G.classifier.backbone for G in one.mixture.components]
+        assert all(bool((b[0][1].weight == 0.01).all()) for b in backbones)
+        assert all(float(b[0][2].weight) == 0.25 for b in backbones)
+        assert len({digest(b[1].state_dict()) for b in backbones}) == len(backbones)
+    assert digest(other.state_dict()) == digest(learner.state_dict())
+
+
 def test_a_backbone_that_cannot_be_drawn_anew_is_refused(oddl: Oddl) -> None:
     backbone = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.PReLU())
     with pytest.raises(InvalidSetting, match="does not know how to initialise PReLU"):

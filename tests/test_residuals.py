@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from earl.etf import SimplexETF
 from earl.learner import Classes, Learner, Setting
-from earl.residuals import ResidualMemory, correct
+from earl.residuals import EMPTY, ResidualMemory, correct
 
 close = torch.testing.assert_close
 
@@ -143,21 +143,68 @@ def test_correction_changes_none_of_its_inputs():
     assert all(torch.equal(a, b) for a, b in zip(given_tensors, before, strict=True))
 
 
+class Largest(TorchDispatchMode):
+    """Context that notes how many numbers an operation gives that did not lie there before."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        before = {t.untyped_storage().data_ptr() for t in tensors((args, kwargs))}
+        new = [t for t in tensors(out) if t.untyped_storage().data_ptr() not in before]
+        self.numel = max([self.numel, *(t.numel() for t in new)])
+        return out
+
+
+def tensors(tree):
+    return [t for t in tree_leaves(tree) if isinstance(t, torch.Tensor)]
+
+
 def test_correction_makes_no_tensor_of_a_residual_per_query_and_neighbour():
-    class Largest(TorchDispatchMode):
-        numel = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            out = func(*args, **(kwargs or {}))
-            sizes = [t.numel() for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
-            self.numel = max([self.numel, *sizes])
-            return out
-
     B, N, d, k = 64, 100, 256, 15
     given_tensors = problem(B, N, 10, d, dtype=torch.float32)
     with Largest() as largest:
         correct(*given_tensors, k=k, tau=0.9)
     assert largest.numel <= max(B * N, B * d, N * d) < B * k * d
+
+
+def coarse(n, d, seed):
+    """Return unit vectors of four halves each: sums of products are exact, and many are equal."""
+    places = torch.rand(n, d, generator=generator(seed)).argsort(dim=1)[:, :4]
+    signs = torch.randint(2, (n, 4), generator=generator(seed + 1)).float() - 0.5
+    return torch.zeros(n, d).scatter_(1, places, signs)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    counts=st.lists(st.integers(0, 6), min_size=1, max_size=9),
+    per_class=st.integers(1, 4),
+    B=st.integers(1, 5),
+    k=st.integers(1, 15),
+    seed=st.integers(0, 999),
+)
+@example(counts=[4, 4, 1, 4], per_class=4, B=3, k=5, seed=0)
+@example(counts=[0, 0], per_class=4, B=3, k=5, seed=0)
+def test_empty_slots_change_no_bit_and_no_tie(counts, per_class, B, k, seed):
+    memory, n, d = ResidualMemory(per_class, 8), len(counts), 8
+    memory.extend(n)
+    y = torch.arange(n).repeat_interleave(torch.tensor(counts))
+    memory.push(coarse(len(y), d, seed), y[torch.randperm(len(y), generator=generator(seed))])
+    f_hat, W = coarse(B, d, seed + 2), SimplexETF(d, 0).vectors(torch.arange(n)).float()
+    copied = correct(f_hat, *filled(memory), W, k=k, tau=0.9)
+    assert torch.equal(correct(f_hat, *memory.pairs(), W, k=k, tau=0.9), copied)
+
+
+def test_a_class_that_is_short_of_pairs_makes_no_copy_of_the_store():
+    n, d, B = 20, 256, 4
+    memory = ResidualMemory(10, d)
+    memory.extend(n)
+    y = torch.arange(n).repeat_interleave(10)[3:]
+    memory.push(unit(len(y), d, dtype=torch.float32), y)
+    f_hat, W = unit(B, d, dtype=torch.float32), SimplexETF(d, 0).vectors(torch.arange(n)).float()
+    with Largest() as largest:
+        correct(f_hat, *memory.pairs(), W, k=15, tau=0.9)
+    assert largest.numel <= max(B * d, B * 10 * n, n * d) < 10 * n * d / 8
 
 
 # ---- prediction
@@ -203,9 +250,15 @@ def tagged(first, count, d=2):
     return torch.arange(first, first + count).float()[:, None].expand(-1, d)
 
 
+def filled(memory):
+    """Return the features (N, d) and classes (N,) of the slots that hold something: a copy."""
+    h, y = memory.pairs()
+    return h[y != EMPTY], y[y != EMPTY]
+
+
 def stored(memory):
     """Return the tags held per class, sorted."""
-    h, y = memory.pairs()
+    h, y = filled(memory)
     assert len(h) == len(y) == len(memory)
     held = {}
     for tag, c in zip(h[:, 0].tolist(), y.tolist(), strict=True):
@@ -246,7 +299,7 @@ def test_full_rings_hold_ten_per_class():
     y = torch.arange(n).repeat(15)[torch.randperm(15 * n, generator=generator())]
     for i, part in enumerate(y.split(16)):
         memory.push(tagged(16 * i, len(part), 4), part)
-        _, held = memory.pairs()
+        _, held = filled(memory)
         assert int(held.bincount().max()) <= 10
     h, y = memory.pairs()
     assert h.shape == (10 * n, 4) and y.bincount().tolist() == [10] * n
@@ -257,7 +310,7 @@ def test_an_empty_store_has_no_pairs():
     memory = ResidualMemory(10, 4)
     for n in (0, 3):
         memory.extend(n)
-        h, y = memory.pairs()
+        h, y = filled(memory)
         assert h.shape == (0, 4) and y.shape == (0,) and y.dtype == torch.int64
         assert len(memory) == 0
 
@@ -267,7 +320,7 @@ def test_features_are_stored_beside_their_class():
     memory.extend(3)
     f_hat, y = unit(9, 3, dtype=torch.float32), torch.tensor([2, 0, 2, 1, 1, 0, 2, 0, 2])
     memory.push(f_hat, y)
-    h, held = memory.pairs()
+    h, held = filled(memory)
     for feature, c in zip(h, held, strict=True):
         (place,) = (f_hat == feature).all(dim=1).nonzero().flatten().tolist()
         assert y[place] == c
@@ -313,11 +366,11 @@ def test_loaded_rings_continue_identically(per_class, before, after):
     old.extend(5)
     old.push(tagged(0, len(before)), torch.tensor(before, dtype=torch.int64))
     new.load_state_dict(old.state_dict())
-    assert torch.equal(old.pairs()[0], new.pairs()[0])
+    assert torch.equal(filled(old)[0], filled(new)[0])
     for memory in (old, new):
         memory.extend(7)
         memory.push(tagged(100, len(after)), torch.tensor(after, dtype=torch.int64))
-    for a, b in zip(old.pairs(), new.pairs(), strict=True):
+    for a, b in zip(filled(old), filled(new), strict=True):
         assert torch.equal(a, b)
 
 
@@ -347,6 +400,6 @@ def test_only_real_samples_are_stored(make, dataset):
         assert len(f_hat) == len(y) == min(real, len(learner.memory))
         assert int(y.max()) < len(learner.classes) and not f_hat.requires_grad
     assert len(pushed) == 24
-    h, y = learner.residuals.pairs()
+    h, y = filled(learner.residuals)
     assert int(y.bincount().max()) <= 10
     close(h.norm(dim=1), torch.ones(len(h)))

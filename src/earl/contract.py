@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from earl.budget import bytes_held
 from earl.catalogue import METHODS
@@ -53,7 +53,10 @@ def fault(check: Callable[[Make], None], make: Make) -> str:
 
 
 def maker(method: Callable[..., Learner], **options: Value) -> Make:
-    """Return a function that makes learners; keywords of Setting and of the method may be given."""
+    """Return a function that makes learners; keywords of Setting and of the method may be given.
+
+    So may the backbone, in place of a new one.
+    """
     view = View(DATA.mean, DATA.std)
     own = {option.name for option in options_of("method", method)}
     fitting = {name: value for name, value in recipe("shapes").items() if name in own}
@@ -61,8 +64,7 @@ def maker(method: Callable[..., Learner], **options: Value) -> Make:
     def make(**given: Any) -> Learner:
         shared = {name: given.pop(name) for name in list(given) if name in vars(setting)}
         changed = Setting(**(vars(setting) | shared))
-        generator = Randomness(changed.seed).at(0, "backbone")
-        backbone = build(lambda: ResNet(depth=8, width=4), generator)
+        backbone = given.pop("backbone", None) or small_backbone(changed.seed)
         return method(backbone, changed, **(fitting | options | given))
 
     setting = Setting(
@@ -75,6 +77,10 @@ def maker(method: Callable[..., Learner], **options: Value) -> Make:
         samples=40,
     )
     return make
+
+
+def small_backbone(seed: int = 1) -> ResNet:
+    return build(lambda: ResNet(depth=8, width=4), Randomness(seed).at(0, "backbone"))
 
 
 def nothing_is_known_before_the_first_sample(make: Make) -> None:
@@ -243,6 +249,52 @@ def boundaries_and_early_ends_are_harmless(make: Make) -> None:
     expect(bool(torch.isfinite(learner.scores(x)).all()), "scores are not finite")
 
 
+def what_is_frozen_stays_as_it_is(make: Make) -> None:
+    """The whole backbone, or its stem: weights, statistics and mode, also of every copy.
+
+    Batches that batch norm has counted mark its copies: they begin with far more than are learned.
+    """
+    x, y = samples(40)
+    for part in ("", "stem"):
+        given = frozen_backbone(part)
+        learner, fresh = make(backbone=given), make(backbone=frozen_backbone(part))
+        frozen, before = given.get_submodule(part), digest(given.get_submodule(part).state_dict())
+        rest = digest(given.state_dict())
+        teach(learner, x[:20], y[:20])
+        learner.end_task()
+        fresh.load_state_dict(learner.state_dict())
+        for one in (learner, fresh):
+            teach(one, x[20:], y[20:])
+            one.finish()
+        expect(digest(frozen.state_dict()) == before, "frozen weights or statistics have changed")
+        modes = {module.training for module in frozen.modules()}
+        expect(modes == {False}, "a frozen part was left in training mode")
+        counts = {int(norm.num_batches_tracked) for norm in norms_of(learner)}
+        expect(max(counts) == MARK, "statistics of a copy of the frozen part have changed")
+        expect(not part or digest(given.state_dict()) != rest, "what is not frozen does not learn")
+        same = digest(learner.state_dict()) == digest(fresh.state_dict())
+        expect(same, "loaded, it goes on in another way")
+
+
+MARK = 10**6
+
+
+def frozen_backbone(part: str) -> ResNet:
+    """Return a backbone of which a part is frozen, with batch norm that has seen many batches."""
+    backbone = small_backbone()
+    for norm in backbone.get_submodule(part).requires_grad_(False).eval().modules():
+        if isinstance(norm, nn.BatchNorm2d) and norm.num_batches_tracked is not None:
+            norm.num_batches_tracked.fill_(MARK)
+    return backbone
+
+
+def norms_of(learner: Learner) -> list[Any]:
+    """Return every batch norm in the networks of a learner."""
+    networks = [part for part in learner.parts().values() if isinstance(part, nn.Module)]
+    norms = nn.modules.batchnorm._BatchNorm
+    return [part for network in networks for part in network.modules() if isinstance(part, norms)]
+
+
 BAD_IMAGES: Mapping[str, Callable[[Tensor], Any]] = {
     "not a tensor": lambda x: x.numpy(),
     "float": lambda x: x.float() / 255,
@@ -253,6 +305,9 @@ BAD_IMAGES: Mapping[str, Callable[[Tensor], Any]] = {
     "another size": lambda x: x[:, :, :-1],
     "another channel": lambda x: x[:, :1],
     "five dimensions": lambda x: x[None],
+    "sparse": lambda x: x.to_sparse(),
+    "nested": lambda x: torch.nested.nested_tensor(list(x), layout=torch.jagged),
+    "without numbers": lambda x: x.to("meta"),
 }
 BAD_LABELS: Mapping[str, Callable[[Tensor], Any]] = {
     "list": lambda y: y.tolist(),
@@ -264,6 +319,9 @@ BAD_LABELS: Mapping[str, Callable[[Tensor], Any]] = {
     "a column": lambda y: y[:, None],
     "a scalar": lambda y: y[0],
     "beyond int64": lambda y: torch.full(y.shape, 2**63, dtype=torch.uint64),
+    "sparse": lambda y: y.to_sparse(),
+    "nested": lambda y: torch.nested.nested_tensor([y], layout=torch.jagged),
+    "without numbers": lambda y: y.to("meta"),
 }
 
 
@@ -298,6 +356,7 @@ CHECKS: Mapping[str, Callable[[Make], None]] = {
         updates_follow_the_flops_that_are_earned,
         tiny_settings_work,
         boundaries_and_early_ends_are_harmless,
+        what_is_frozen_stays_as_it_is,
         bad_input_is_refused_and_changes_nothing,
     )
 }

@@ -8,13 +8,15 @@ import torch
 from torch import Generator, Tensor, nn
 
 from earl.errors import InvalidSetting
+from earl.freezing import learning, let_learn
 from earl.networks import GrowingLinear, ResNet
 
 
 class Extractors(nn.Module):
     """Shared blocks, then specialised extractors side by side; (B, C, H, W) -> (B, s·size).
 
-    Only the newest extractor learns; the others stay in evaluation mode, batch norm included.
+    Only the newest extractor learns, if it was not frozen when it was handed over; the others are
+    frozen.
     """
 
     def __init__(self, backbone: nn.Module) -> None:
@@ -27,6 +29,7 @@ class Extractors(nn.Module):
         first = max(i for i, block in enumerate(backbone.blocks) if block.stride != 1)
         self.base = nn.Sequential(backbone.stem, backbone.blocks[:first])
         self.special = nn.ModuleList([backbone.blocks[first:]])
+        self._given = learning(self.special[0])
 
     def __len__(self) -> int:
         return len(self.special)
@@ -35,19 +38,13 @@ class Extractors(nn.Module):
         base = self.base(x)
         return torch.cat([E(base).mean(dim=(2, 3)) for E in self.special], dim=1)
 
-    def train(self, mode: bool = True) -> "Extractors":
-        super().train(mode)
-        for frozen in self.special[:-1]:
-            frozen.eval()
-        return self
-
     def resize(self, s: int) -> None:
         """Have s extractors: copies of the newest are appended, or the newest dropped."""
         while len(self) < s:
             self.special.append(copy.deepcopy(self.special[-1]))
         del self.special[s:]
-        for E in self.special:
-            E.requires_grad_(E is self.special[-1])
+        self.special.requires_grad_(False)
+        let_learn(self.special[-1], self._given)
 
 
 class Expandable(nn.Module):

@@ -7,6 +7,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from earl.errors import InvalidSetting
+from earl.freezing import learning, let_learn
 from earl.learner import Setting
 from earl.memory import Memory, draw_distinct
 from earl.networks import ResNet, evaluating
@@ -20,8 +21,8 @@ PER_CODEWORD = 256  # vectors that k-means looks at, at most
 class Divided(nn.Module):
     """A ResNet in two parts, a front to be frozen and the rest; (B, C, H, W) -> (B, size).
 
-    Once frozen, the front stays in evaluation mode, batch norm included, and the rest reads its
-    maps as the quantizer, if there is one, gives them back.
+    Once the front is frozen the rest reads its maps as the quantizer, if there is one, gives them
+    back. What was frozen when the ResNet was handed over never learns.
     """
 
     frozen: Tensor  # has it happened?
@@ -43,6 +44,7 @@ class Divided(nn.Module):
         self.front = nn.Sequential(backbone.stem, backbone.blocks[:blocks])
         pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.rest = nn.Sequential(backbone.blocks[blocks:], pool)
+        self._given = learning(self.front)
         self.quantizer: ProductQuantizer | None = None
         self.register_buffer("frozen", torch.tensor(False))
         self.map_shape = shape_of_maps(self.front, image_shape)
@@ -67,15 +69,10 @@ class Divided(nn.Module):
     def freeze(self, frozen: bool = True) -> None:
         """Freeze the front for good; False is for a state from before."""
         self.frozen.fill_(frozen)
-        self.front.requires_grad_(not frozen)
+        let_learn(self.front, self._given)
         self.zero_grad()
-        self.train(self.training)
-
-    def train(self, mode: bool = True) -> "Divided":
-        super().train(mode)
-        if self.frozen:
-            self.front.eval()
-        return self
+        if frozen:
+            self.front.requires_grad_(False).eval()
 
 
 def shape_of_maps(front: nn.Module, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting
+from earl.errors import ClassCapacityError, EarlError, InvalidSetting
+from earl.inputs import check_images, check_labels
 from earl.networks import evaluating, train_forward
 from earl.onednn import require_bfloat16
 from earl.parallel import Ranks
@@ -119,36 +120,12 @@ class Setting:
 
     def check_images(self, x: Tensor) -> None:
         """Raise InvalidInput unless x is a batch of raw images of the right shape."""
-        if not isinstance(x, Tensor):
-            raise InvalidInput(
-                f"images must be a torch.Tensor, not {type(x).__name__}; use torch.from_numpy(...)"
-            )
-        if x.dtype != torch.uint8:
-            raise InvalidInput(
-                f"images must be raw uint8 from 0 to 255, not {x.dtype}; floats in 0 to 1 become "
-                "raw by (x * 255).round().to(torch.uint8), and must not hold NaN"
-            )
-        if x.dim() != 4 or tuple(x.shape[1:]) != self.image_shape or not len(x):
-            raise InvalidInput(
-                f"images must have the shape (B, {', '.join(map(str, self.image_shape))}) with "
-                f"B >= 1, not {tuple(x.shape)}; one image needs x[None], another size a resize"
-            )
+        check_images(x, self.image_shape)
 
     def check_samples(self, x: Tensor, y: Tensor) -> None:
         """Raise InvalidInput unless x and y are a batch of raw images with class ids."""
-        self.check_images(x)
-        integer = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-        if not isinstance(y, Tensor) or y.dtype not in integer:
-            kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
-            raise InvalidInput(f"labels must be an integer torch.Tensor, not {kind}")
-        if y.shape != (len(x),):
-            raise InvalidInput(
-                f"{len(x)} images need labels of shape ({len(x)},), not {tuple(y.shape)}"
-            )
-        if (least := min(y.tolist())) < 0:
-            raise InvalidInput(
-                f"label {least} is negative; class ids count from 0 and {UNKNOWN} means 'unknown'"
-            )
+        check_images(x, self.image_shape)
+        check_labels(y, len(x))
 
 
 class Classes:

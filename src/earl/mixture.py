@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from earl.freezing import copy_frozen
 from earl.learner import Classes, Setting, Stateful, adam, ask, forward
 from earl.networks import Classifier, build, feature_size
 from earl.randomness import Randomness
@@ -93,7 +94,8 @@ class Component:
 class Mixture:
     """Components, oldest first. The last one, the evaluator, always learns.
 
-    The first has the backbone that was given; all others start with newly drawn parameters.
+    The first has the backbone that was given; all others start with newly drawn parameters, but
+    for those that were frozen in it.
     """
 
     def __init__(
@@ -139,6 +141,8 @@ class Mixture:
         """Add a component that knows nothing yet."""
         i = len(self.components)
         backbone = build(lambda: copy.deepcopy(self.plan), self.randomness.at(i, "component"))
+        if self.components:  # else a state is loaded, which has all values
+            copy_frozen(self.components[0].classifier.backbone, backbone)
         self.components.append(self._component(i, backbone))
 
     def _component(self, i: int, backbone: nn.Module) -> Component:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
+from earl.freezing import begin_training, frozen_parts
 from earl.room import require_room
 
 BLOCKS = {8: (1, 1, 1), 10: (1, 1, 1, 1), 14: (2, 2, 2), 18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
@@ -173,15 +174,17 @@ def build(make: Callable[[], M], generator: torch.Generator) -> M:
     """Return the module that `make` makes, with parameters drawn from `generator` alone.
 
     The module is made without memory first, so that PyTorch's own initialisation draws nothing
-    from the global random state.
+    from the global random state. What is frozen is not drawn; whoever has its values fills it.
     """
     with torch.device("meta"):
         module = make()
     size = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
     require_room(TRAINED * size, f"{type(module).__name__} of the network in training")
     module.to_empty(device="cpu")
+    frozen = {part for whole in frozen_parts(module) for part in whole.modules()}
     for part in module.modules():
-        initialise(part, generator)
+        if part not in frozen:
+            initialise(part, generator)
     # Convolutions follow the layout of their weights; this one is a quarter faster on CPUs.
     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return module
@@ -221,8 +224,11 @@ def feature_size(backbone: nn.Module, image_shape: tuple[int, int, int]) -> int:
 
 
 def train_forward(network: nn.Module, x: Tensor) -> Tensor:
-    """Run the network in training mode; an image that comes alone is doubled for batch norm."""
-    network.train()
+    """Run the network in training mode; an image that comes alone is doubled for batch norm.
+
+    What is frozen stays in evaluation mode.
+    """
+    begin_training(network)
     if len(x) > 1:
         out: Tensor = network(x)
         return out

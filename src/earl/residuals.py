@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+EMPTY = -1  # the class of a slot that holds no feature yet
+
 
 class ResidualMemory:
     """The newest `per_class` features h of every class; the residuals w_y - h follow from them.
@@ -43,13 +45,16 @@ class ResidualMemory:
         flat.index_copy_(0, to, f_hat.index_select(0, rows))
 
     def pairs(self) -> tuple[Tensor, Tensor]:
-        """Return the stored features (N, d) and their classes (N,)."""
+        """Return all slots for features (S, d) and their classes (S,), EMPTY where none is yet.
+
+        Nothing is copied: while a single class is short of pairs, the others would be too.
+        """
         n = len(self._pushed)
-        h_hat, y = self._rings[:n], torch.arange(n)[:, None].expand(n, self.per_class)
-        if min(self._pushed, default=0) >= self.per_class:
-            return h_hat.flatten(0, 1), y.flatten()
-        filled = torch.arange(self.per_class) < torch.tensor(self._pushed)[:, None]
-        return h_hat[filled], y[filled]
+        y = torch.arange(n)[:, None].expand(n, self.per_class)
+        if min(self._pushed, default=0) < self.per_class:
+            filled = torch.arange(self.per_class) < torch.tensor(self._pushed)[:, None]
+            y = torch.where(filled, y, EMPTY)
+        return self._rings[:n].flatten(0, 1), y.flatten()
 
     def nbytes(self) -> int:
         return self._rings.nbytes
@@ -66,14 +71,21 @@ class ResidualMemory:
 def correct(f_hat: Tensor, h_hat: Tensor, y: Tensor, W: Tensor, *, k: int, tau: float) -> Tensor:
     """Return f_hat plus the weighted mean residual of its k nearest stored features, Eq. (5), (6).
 
-    f_hat (B, d) and h_hat (N, d) have unit rows, y (N,) numbers the rows of W (n, d). Distances are
-    one matrix product; the residuals w_y - h are summed without a (B, k, d) tensor.
+    f_hat (B, d) and h_hat (S, d) have unit rows, y (S,) numbers the rows of W (n, d), or says that
+    a row of h_hat is EMPTY. Distances are one matrix product; the residuals w_y - h are summed
+    without a (B, k, d) tensor.
     """
-    if not len(h_hat):
+    rows = (y != EMPTY).nonzero().flatten()  # (N,)
+    if not len(rows):
         return f_hat
-    distance = (f_hat @ h_hat.T).mul_(-2).add_(2).clamp_(min=0).sqrt_()  # (B, N), Euclidean
-    near, nearest = distance.topk(min(k, len(h_hat)), dim=1, largest=False)  # (B, k')
+    distance = (f_hat @ h_hat.T).mul_(-2).add_(2).clamp_(min=0).sqrt_()  # (B, S), Euclidean
+    whole = len(rows) == len(y)
+    y, rows = y.to(distance.device), rows.to(distance.device)
+    if not whole:  # distances are left out, a d-th of what the features would be
+        distance = distance.index_select(1, rows)
+    near, nearest = distance.topk(min(k, len(rows)), dim=1, largest=False)  # (B, k')
+    nearest = nearest if whole else rows[nearest]
     s = torch.softmax(-near / tau, dim=1)
-    w = F.embedding_bag(y.to(nearest.device)[nearest], W, per_sample_weights=s, mode="sum")
+    w = F.embedding_bag(y[nearest], W, per_sample_weights=s, mode="sum")
     h = F.embedding_bag(nearest, h_hat, per_sample_weights=s, mode="sum")
     return f_hat + (w - h)

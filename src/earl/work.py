@@ -100,6 +100,6 @@ def flops(one: Pass) -> int:
     x = torch.zeros(PRICED_ON, *one.shape, device=at)
     with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(one.trains):
         out = functional_call(one.module, tensors, (x,))
-        if one.trains:
+        if out.requires_grad:  # of a frozen network only the forward pass is left
             out.sum().backward()
     return int(counter.get_total_flops()) // PRICED_ON

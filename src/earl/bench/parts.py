@@ -28,6 +28,7 @@ from earl.memory import Memory, greedy_balanced
 from earl.methods.earl import EARL
 from earl.networks import evaluating
 from earl.randomness import Randomness
+from earl.residuals import ResidualMemory
 from earl.run import Exam
 
 REPEATS = 200  # of what takes microseconds
@@ -122,6 +123,33 @@ def answering(learner: EARL, x: Tensor) -> tuple[Thing, Thing]:
         return 1
 
     return answer, correct
+
+
+def short(effort: Effort) -> Iterator[Figure]:
+    """Time answers while one of 500 classes is a pair short, beside answers when none is."""
+    classes, d = 500, 4096
+    learner = earl_midway(on("cifar100", d=d, width=16), CIFAR, classes, samples=classes)
+    x, _ = random_images(CIFAR, 1, 1)
+    things = {"full": asking(learner, x, d), "short": asking(learner, x, d, missing=1)}
+    times = take_turns(things, effort)
+    case = f"a pair short ÷ full, {classes} classes, d = {d}"
+    yield ratio_figure(case, times, "short", "full", target=1.1)
+
+
+def asking(learner: EARL, x: Tensor, d: int, missing: int = 0) -> Thing:
+    """Return what asks about images x with ten pairs of each class, but for some that miss."""
+    store = ResidualMemory(10, d)
+    store.extend(len(learner.classes))
+    y = torch.arange(len(learner.classes)).repeat_interleave(10)[missing:]
+    features = torch.randn(len(y), d, generator=Randomness(0).at(0, "features"))
+    store.push(F.normalize(features, dim=1), y)
+
+    def ask() -> float:
+        learner.residuals = store
+        learner.predict(x)
+        return 1
+
+    return ask
 
 
 def memory(effort: Effort) -> Iterator[Figure]:

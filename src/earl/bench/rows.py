@@ -21,6 +21,7 @@ ROWS: Mapping[str, Measure] = {
     "augment": parts.augment,
     "exam": parts.exam,
     "correction": parts.correction,
+    "short": parts.short,
     "memory": parts.memory,
     "stream": steps.stream,
     "classes": steps.classes,

@@ -8,6 +8,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
+from earl.freezing import begin_training
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, reservoir
 from earl.networks import Classifier, feature_size
@@ -114,7 +115,7 @@ class ERMIR(Learner):
         """
         copies = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         several = X if len(X) > 1 else X.repeat(2, 1, 1, 1)  # batch norm needs two
-        self.network.train()
+        begin_training(self.network)
         z = functional_call(self.network, {**copies, **(theta or {})}, (several,))
         z = z[: len(X), : len(self.classes)]
         return F.cross_entropy(z, Y, reduction="none")

@@ -42,7 +42,7 @@ class MEMO(Learner):
         size = feature_size(backbone, setting.image_shape)
         head = build(lambda: GrowingLinear(size), self.randomness.at(0, "head"))
         self.network = Expandable(backbone, size, head).to(setting.device)
-        self.optimizer = adam(self.network.parameters(), setting.lr)
+        self.optimizer = adam(self.network.trainable(), setting.lr)
         self.memory = Memory(setting.memory_size, greedy_balanced)
         self.waiting = Waiting(max(1, setting.batch_size // 2))
         self.classes = Classes()

@@ -1,0 +1,56 @@
+"""Frozen parts: a module none of whose parameters requires gradients stays as it is.
+
+That is the whole rule. Whoever freezes a part, the owner of a backbone before handing it over or a
+method on its way, calls `requires_grad_(False)`; from then on the part is never put into training
+mode, so that batch norm keeps its statistics and dropout drops nothing. A part without parameters
+is frozen with the one that holds it. Evaluation mode alone freezes nothing: pretrained networks are
+often handed over in it, to be trained.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import nn
+
+
+def frozen_parts(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the largest parts of a module that are frozen: itself, or some within it."""
+    flags = {p.requires_grad for p in module.parameters()}
+    if flags == {False}:
+        yield module
+    elif False in flags:
+        for part in module.children():
+            yield from frozen_parts(part)
+
+
+def begin_training(network: nn.Module) -> None:
+    """Put a network into training mode, all but what is frozen in it."""
+    frozen = list(frozen_parts(network))
+    if not frozen and all(part.training for part in network.modules()):
+        return  # as nearly always; setting it again takes longer than looking
+    network.train()
+    for part in frozen:
+        part.eval()
+
+
+def learning(module: nn.Module) -> list[bool]:
+    """Return which parameters of a module require gradients."""
+    return [p.requires_grad for p in module.parameters()]
+
+
+def let_learn(module: nn.Module, given: Sequence[bool]) -> None:
+    """Let those parameters of a module require gradients that did when `learning` was asked."""
+    for p, learns in zip(module.parameters(), given, strict=True):
+        p.requires_grad_(learns)
+
+
+def copy_frozen(source: nn.Module, target: nn.Module) -> None:
+    """Give a module all that is frozen in it with the values of another of its kind."""
+    values = source.state_dict()
+    frozen = [t for part in frozen_parts(target) for t in part.state_dict(keep_vars=True).values()]
+    frozen += [p for p in target.parameters() if not p.requires_grad]
+    wanted = set(map(id, frozen))
+    with torch.no_grad():
+        for name, tensor in target.state_dict(keep_vars=True).items():
+            if id(tensor) in wanted:
+                tensor.copy_(values[name])
