@@ -11,6 +11,7 @@ from scipy.io import savemat
 from datasets_trees import WNIDS, save, source, write_clear, write_imagenet, write_tiny_imagenet
 from earl.datasets import clear, imagenet, tiny_imagenet
 from earl.errors import BrokenImage, DataNotFound, InvalidInput
+from earl.streams import clear as clear_stream
 
 
 def all_images(split):
@@ -148,6 +149,32 @@ def test_clear_has_time_buckets_counted_from_0(tmp_path):
     assert data.test.domains.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     bucket = all_images(data.train)[:, 0, 0, 0].long()  # the tree paints it into the red
     assert (bucket - torch.tensor([1, 2, 10])[data.train.domains]).abs().max() <= 2
+
+
+def test_clear_10_is_trained_on_its_buckets_from_1_and_asked_about_all(tmp_path):
+    """Bucket 0 is there for pre-training: with it the stream would have eleven buckets, not ten."""
+    write_clear(tmp_path / "data", buckets=(0, 1, 2))
+    data = clear.load10(source(tmp_path))
+    assert data.train.domains.tolist() == [1] * 6 + [2] * 6
+    assert data.test.domains.tolist() == [0] * 4 + [1] * 4 + [2] * 4  # as in the authors' list
+    bucket = all_images(data.train)[:, 0, 0, 0].long()
+    assert (
+        bucket - data.train.domains
+    ).abs().max() <= 2  # the same number, also of the test images
+    assert data.notes == ("bucket 0 of train_image_only is not part of the benchmark",)
+
+
+def test_clear_10_of_eleven_buckets_is_a_stream_of_ten(tmp_path):
+    classes = [f"class{c}" for c in range(10)]
+    write_clear(tmp_path / "data", buckets=range(11), classes=classes, n=1)
+    schedule = clear_stream(clear.load10(source(tmp_path)).train, seed=1)
+    assert schedule.boundaries == (1, 3, 6, 10, 15, 21, 28, 36, 45)  # a class more in each bucket
+
+
+def test_clear_100_has_its_bucket_0(tmp_path):
+    write_clear(tmp_path / "data", name="clear100", buckets=(0, 1, 2))
+    data = clear.load100(source(tmp_path))
+    assert data.train.domains.unique().tolist() == [0, 1, 2] and not data.notes
 
 
 def test_clear_needs_its_test_split(tmp_path):

@@ -29,16 +29,7 @@ def test_every_number_of_the_paper_has_a_line_and_a_command() -> None:
 
 def test_runs_are_averaged_over_seeds_and_held_against_the_paper(tmp_path: Path) -> None:
     for seed, accuracy in ((1, 0.5), (2, 0.6), (3, 0.7)):
-        settings = {"every": 40}  # how often one asks is not part of the method
-        write_run(
-            tmp_path,
-            "er",
-            seed,
-            [accuracy],
-            dataset="cifar10",
-            stream="gaussian",
-            settings=settings,
-        )
+        write_run(tmp_path, "er", seed, [accuracy], dataset="cifar10", stream="gaussian")
     found = line(tmp_path, *MAIN)
     assert found.state == "run" and found.spread is not None
     assert found.spread.mean == pytest.approx(60) and found.spread.n == 3
@@ -57,6 +48,35 @@ def test_a_smaller_run_is_called_reduced_and_gives_way_to_a_full_one(tmp_path: P
     write_run(tmp_path, "er", 1, [0.5], **about)
     full = line(tmp_path, *MAIN)
     assert full.state == "run" and full.spread.mean == pytest.approx(50)
+
+
+def test_how_often_a_run_is_examined_counts_where_a_metric_depends_on_it(tmp_path: Path) -> None:
+    """A_AUC is a mean over evaluations: one at the end of the stream is not the paper's."""
+    settings = {"every": 50_000}
+    write_run(tmp_path, "er", 1, [0.5], dataset="cifar10", stream="gaussian", settings=settings)
+    write_run(tmp_path, "earl", 1, [0.5], dataset="cifar10", stream="gaussian", settings=settings)
+    assert line(tmp_path, *MAIN).state == "reduced"
+    assert line(tmp_path, *MAIN[:4], "A_last").state == "run"
+    fixed = ("etf_forgetting", "CIFAR-10", "unstated", "fixed ETF classifier", "forgetting")
+    assert line(tmp_path, *fixed).state == "reduced"
+    about = {"dataset": "cifar10", "stream": "gaussian", "match": "flops", "to": "er"}
+    write_run(tmp_path, "er", 1, [0.5], settings=settings, **about)
+    matched = ("main_const", *MAIN[1:4])
+    assert [line(tmp_path, *matched, metric).state for metric in ("A_AUC", "AOA")] == [
+        "reduced",
+        "run",
+    ]
+
+
+def test_on_clear_the_paper_asked_about_all_time_buckets(tmp_path: Path) -> None:
+    about = {"dataset": "clear-10", "stream": "clear", "match": "flops", "to": "er"}
+    extra = {"accuracy_all_domains": 0.25}
+    write_run(tmp_path, "er", 1, [0.75, 0.5], extra=extra, **about)
+    key = ("clear", "CLEAR-10", "domain_class_incremental", "ER")
+    found = {metric: line(tmp_path, *key, metric) for metric in ("A_AUC", "A_last", "AOA")}
+    assert all(entry.state == "run" for entry in found.values())
+    assert found["A_AUC"].spread.mean == found["A_last"].spread.mean == pytest.approx(25)
+    assert found["AOA"].spread.mean == pytest.approx(50)
 
 
 @pytest.mark.parametrize(("d", "state"), [(4096, "run"), (1024, "reduced")])
@@ -109,19 +129,36 @@ def test_another_reading_of_a_method_never_stands_in_for_the_papers(
     assert found.spread.mean == pytest.approx(60)
 
 
+TURNED = {f"accuracy_turned_{turn}": turn / 1000 for turn in (0, 90, 180, 270)}
+
+
+def write_turned(folder: Path, method: str = "er-memory-only", **settings: int) -> None:
+    about = {"dataset": "cifar10", "stream": "iid", "settings": settings, "extra": TURNED}
+    write_run(folder, method, 1, [0.9], **about)
+
+
+@pytest.mark.parametrize(
+    ("settings", "state"),
+    [
+        ({"memory_size": 40, "begin": 40}, "run"),  # these runs have 40 samples
+        ({"memory_size": 40, "begin": 40, "iterations": 4, "batch_size": 128}, "run"),
+        ({"memory_size": 40, "begin": 39}, "reduced"),
+        ({"memory_size": 39, "begin": 40}, "reduced"),
+        ({"memory_size": 40}, "reduced"),  # trained while the memory fills
+        ({"memory_size": 40, "begin": 40, "width": 16}, "reduced"),
+        ({"memory_size": 40, "begin": 40, "lr": 0.1}, "reduced"),
+    ],
+)
+def test_only_offline_training_of_the_whole_network_is_that_of_the_paper(
+    settings: dict[str, int], state: str, tmp_path: Path
+) -> None:
+    write_turned(tmp_path, **settings)
+    key = ("CIFAR-10", "joint_offline", "trained on CIFAR-10", "accuracy")
+    assert line(tmp_path, "transform_effect", *key).state == state
+
+
 def test_turns_are_counted_from_those_of_the_training_images(tmp_path: Path) -> None:
-    accuracy = {f"accuracy_turned_{turn}": turn / 1000 for turn in (0, 90, 180, 270)}
-    settings = {"rotate": 180, "memory_size": 50000}
-    write_run(
-        tmp_path,
-        "er-memory-only",
-        1,
-        [0.9],
-        dataset="cifar10",
-        stream="iid",
-        settings=settings,
-        extra=accuracy,
-    )
+    write_turned(tmp_path, rotate=180, memory_size=50000)
     for asked, turn in (("-R180", 0), ("-R270", 90), ("", 180), ("-R90", 270)):
         key = f"CIFAR-10{asked}", "joint_offline", "trained on CIFAR-10-R180", "accuracy"
         assert line(tmp_path, "transform_effect", *key).spread.mean == pytest.approx(turn / 10)

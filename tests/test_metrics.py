@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,9 +10,18 @@ from hypothesis import strategies as st
 
 from earl.errors import EarlError
 from earl.history import Evaluation, from_line, lines_of, read_history, to_line
-from earl.metrics import a_auc, a_last, aoa, forgetting
+from earl.metrics import (
+    OVER_ALL_BUCKETS,
+    a_auc,
+    a_auc_all,
+    a_last,
+    a_last_all,
+    aoa,
+    forgetting,
+    measured,
+)
 
-METRICS = [a_auc, a_last, aoa, forgetting]
+METRICS = [a_auc, a_auc_all, a_last, a_last_all, aoa, forgetting]
 
 
 def evaluation(step=1, task=0, online=(0, 1), **classes):
@@ -37,6 +47,21 @@ def test_a_auc_is_the_mean_accuracy_over_all_evaluations():
     ]
     assert a_auc(history) == pytest.approx((1 + 3 / 8 + 1 / 4) / 3)
     assert a_auc(history[:1]) == 1
+
+
+def test_over_all_time_buckets_it_is_the_mean_of_what_was_found_there():
+    history = [evaluation(100, c0=(4, 4)), evaluation(200, c0=(2, 4), c1=(1, 4))]
+    assert a_auc_all(history) == a_auc(history)  # no buckets: all samples of the classes were asked
+    assert a_last_all(history) == a_last(history)
+    found = [
+        replace(e, extra={"accuracy_all_domains": share})
+        for e, share in zip(history, (0.5, 0.125), strict=True)
+    ]
+    assert a_auc_all(found) == 0.3125 and a_last_all(found) == 0.125
+    assert a_auc(found) == a_auc(history)
+    assert measured(found).items() >= {"A_AUC_all": 0.3125, "A_last_all": 0.125}.items()
+    assert {"A_AUC", "A_last", "AOA", "forgetting"} <= set(measured(history))
+    assert set(OVER_ALL_BUCKETS) == set(measured(found)) - set(measured(history))
 
 
 def test_a_last_is_the_accuracy_at_the_end():

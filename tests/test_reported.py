@@ -15,6 +15,9 @@ from earl.report.reported import ROWS, check_table, figures, reported
 TRANSCRIPT = Path(__file__).parents[2] / "shared" / "paper_tables.csv"
 
 
+CLEAR = {"method": "er", "table": "clear", "dataset": "clear-10", "stream": "clear"}
+
+
 def ask(table="main", metric="A_AUC", **given):
     experiment = Experiment(**({"dataset": "cifar10", "stream": "gaussian"} | given))
     found = reported(
@@ -66,6 +69,11 @@ def test_no_number_stands_twice_and_shares_are_percent():
         ({"method": "er", "stream": "iid"}, None),
         ({"method": "er", "dataset": "digits"}, None),
         ({"method": "er", "metric": "forgetting"}, None),
+        ({"method": "er", "metric": "A_AUC_all"}, None),  # where there are no time buckets
+        (CLEAR | {"metric": "A_AUC_all"}, (70.70, 1.22)),
+        (CLEAR | {"metric": "A_last_all"}, (68.86, 3.00)),
+        (CLEAR | {"metric": "AOA"}, (76.65, 1.12)),
+        (CLEAR | {"metric": "A_AUC"}, None),  # over the buckets that were seen: another exam
     ],
 )
 def test_a_run_finds_its_number(given, expected):

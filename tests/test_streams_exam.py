@@ -5,6 +5,7 @@ import torch
 
 from earl.datasets.dataset import Split
 from earl.errors import InvalidInput
+from earl.metrics import a_auc, a_auc_all, a_last, a_last_all
 from earl.run import Exam, learn_online
 from earl.streams import Schedule, Stream, clear
 
@@ -67,6 +68,8 @@ def test_the_headline_counts_seen_pairs_and_the_other_reading_is_beside_it():
         assert e.correct == {c: 2 * sum(pair == (c, 0) for pair in pairs) for c in classes}
         assert e.extra["accuracy_all_domains"] == pytest.approx(1 / 3)
     assert evaluations[0].accuracy == 1 and evaluations[-1].accuracy == pytest.approx(1 / 6)
+    assert a_auc_all(evaluations) == a_last_all(evaluations) == pytest.approx(1 / 3)
+    assert a_auc(evaluations) > a_auc_all(evaluations) > a_last(evaluations)
 
 
 def test_each_test_image_is_asked_about_once_for_both_readings():

@@ -18,7 +18,7 @@ from earl.errors import DataNotFound, InvalidSetting, MixedRuns, UnknownName
 from earl.report.formats import FORMATS, markdown, tex
 from earl.report.groups import short
 from earl.report.layout import number, signed
-from earl.report.tables import make_table
+from earl.report.tables import default_metrics, make_table
 from earl.report.terminal import show_table
 from earl.runs import choose_runs, find_runs
 from run_folders import write_run
@@ -383,6 +383,21 @@ def test_a_matched_run_is_another_row_and_is_noted(folder):
     alone = table_of(folder, where=["match=flops"])
     assert alone.rows == ("earl",)
     assert alone.notes == ("match=flops, to=er: earl on shapes, disjoint",)
+
+
+def test_on_clear_the_papers_number_stands_beside_the_reading_of_all_buckets(tmp_path):
+    given = {"dataset": "clear-10", "stream": "clear", "match": "flops", "to": "er"}
+    write_runs(tmp_path, "er", ER, extra={"accuracy_all_domains": 0.5}, **given)
+    table = table_of(tmp_path, "A_AUC", "A_AUC_all", paper="clear")
+    assert cell(table, "er", "A_AUC").paper is None
+    assert cell(table, "er", "A_AUC_all").gap == pytest.approx(50 - 70.70)
+    assert table.notes[-1] == (
+        "the paper's A_AUC in clear is over all time buckets, beside A_AUC_all; "
+        "A_AUC here is over those that have been seen"
+    )
+    assert default_metrics("clear") == ("A_AUC", "A_last", "A_AUC_all", "A_last_all")
+    assert default_metrics("main") == default_metrics(None) == ("A_AUC", "A_last")
+    assert "seen" not in " ".join(table_of(tmp_path, "A_last_all", "AOA", paper="clear").notes)
 
 
 def test_where_the_paper_has_nothing_that_is_said(folder):

@@ -121,6 +121,10 @@ STREAMS.list("iid", "earl.streams:iid", "all samples shuffled")
 METRICS: "Registry[Metric]" = Registry("metric")
 METRICS.list("A_AUC", "earl.metrics:a_auc", "mean accuracy over all evaluations of the stream")
 METRICS.list("A_last", "earl.metrics:a_last", "accuracy at the end of the stream")
+METRICS.list(
+    "A_AUC_all", "earl.metrics:a_auc_all", "A_AUC over all time buckets, also those to come (CLEAR)"
+)
+METRICS.list("A_last_all", "earl.metrics:a_last_all", "A_last over all time buckets (CLEAR)")
 METRICS.list("AOA", "earl.metrics:aoa", "online accuracy: predict each sample, then train on it")
 METRICS.list("forgetting", "earl.metrics:forgetting", "mean drop from a class's best accuracy")
 

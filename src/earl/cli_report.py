@@ -100,15 +100,16 @@ def table(
     from rich.console import Console
 
     from earl.report.formats import FORMATS
-    from earl.report.tables import DEFAULT_METRICS, make_table
+    from earl.report.tables import default_metrics, make_table
     from earl.report.terminal import show_table
     from earl.runs import choose_runs, find_runs
 
+    paper = paper_table or ("main" if beside_paper else None)
     made = make_table(
         choose_runs(find_runs(folders), where or []),
-        metric or DEFAULT_METRICS,
+        metric or default_metrics(paper),
         versus=versus,
-        paper=paper_table or ("main" if beside_paper else None),
+        paper=paper,
         costs=costs,
         allow_mixed=allow_mixed,
     )
@@ -194,16 +195,17 @@ def report(
 
     keep_fonts()
     from earl.report.page import write_page
-    from earl.report.tables import DEFAULT_METRICS
+    from earl.report.tables import default_metrics
 
     runs = choose_runs(find_runs(folders), where or [])
+    paper = paper_table or ("main" if beside_paper else None)
     write_page(
         writable(out),
         runs,
-        metrics=metric or DEFAULT_METRICS,
+        metrics=metric or default_metrics(paper),
         title=title,
         versus=versus,
-        paper=paper_table or ("main" if beside_paper else None),
+        paper=paper,
         allow_mixed=allow_mixed,
     )
     if as_json:

@@ -120,6 +120,8 @@ def print_ledger(table: str | None, out: Path, as_json: bool) -> None:
 def summary_table(counts: "dict[str, dict[str, int]]") -> "Table":
     from rich.table import Table
 
+    from earl.report.ledger import command_for
+
     shown = Table(box=None, header_style="bold", pad_edge=False)
     shown.add_column("table")
     for head in ("numbers", "run", "reduced", "not run"):
@@ -128,8 +130,7 @@ def summary_table(counts: "dict[str, dict[str, int]]") -> "Table":
     for name, row in counts.items():
         total = sum(row.values())
         numbers = [str(n) for n in (total, row["run"], row["reduced"], row["not run"])]
-        command = "list methods --cost" if name.startswith("text_") else f"reproduce {name}"
-        shown.add_row(name, *numbers, f"earl {command}")
+        shown.add_row(name, *numbers, command_for(name))
     shown.caption = "reduced: only with a smaller network, fewer samples or other settings"
     return shown
 

@@ -6,9 +6,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from earl.catalogue import METRICS
 from earl.errors import EarlError
 from earl.history import Evaluation
+from earl.metrics import measured
 from earl.runs import Run
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def run_lines(runs: Iterable[Run]) -> Iterator[Line]:
             "seed": run.experiment.seed,
             "finished": run.finished,
             "samples": run.samples,
-            **{entry.name: METRICS[entry.name](history) for entry in METRICS if history},
+            **(measured(history) if history else {}),
             **(history[-1].numbers if history else {}),
             "seconds": run.seconds,
             **{f"env.{name}": value for name, value in run.environment.items()},

@@ -34,6 +34,13 @@ class Evaluation:
         return sum(self.correct.values()) / max(1, sum(self.total.values()))
 
     @property
+    def accuracy_all_domains(self) -> float:
+        """The same with those of all time buckets, seen or not; where there are none, the same."""
+        value = self.extra.get("accuracy_all_domains", self.accuracy)
+        assert isinstance(value, int | float)  # as `examine` writes it
+        return value
+
+    @property
     def numbers(self) -> dict[str, float]:
         """The costs and probes that are single numbers."""
         return {name: v for name, v in self.extra.items() if isinstance(v, int | float)}

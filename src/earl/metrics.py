@@ -2,10 +2,19 @@
 
 from collections.abc import Sequence
 
+from earl.catalogue import METRICS
 from earl.errors import EarlError
 from earl.history import Evaluation
 
 History = Sequence[Evaluation]
+OVER_ALL_BUCKETS = ("A_AUC_all", "A_last_all")  # elsewhere they say nothing new
+
+
+def measured(history: History) -> dict[str, float]:
+    """Return all metrics by name; those over all time buckets only where there are buckets."""
+    buckets = "accuracy_all_domains" in some(history)[-1].extra
+    names = [entry.name for entry in METRICS if buckets or entry.name not in OVER_ALL_BUCKETS]
+    return {name: METRICS[name](history) for name in names}
 
 
 def a_auc(history: History) -> float:
@@ -16,6 +25,16 @@ def a_auc(history: History) -> float:
 def a_last(history: History) -> float:
     """Return A_last, the accuracy at the last evaluation."""
     return some(history)[-1].accuracy
+
+
+def a_auc_all(history: History) -> float:
+    """Return A_AUC with test samples of all time buckets, as in the code behind the paper."""
+    return sum(e.accuracy_all_domains for e in some(history)) / len(history)
+
+
+def a_last_all(history: History) -> float:
+    """Return A_last with test samples of all time buckets."""
+    return some(history)[-1].accuracy_all_domains
 
 
 def aoa(history: History) -> float:

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from earl.catalogue import METRICS
 from earl.data import facts
 from earl.datasets.dataset import Dataset
 from earl.datasets.source import Progress, silent
@@ -23,6 +22,7 @@ from earl.errors import DataNotFound, EarlError, RunConflict
 from earl.experiment import Built, Experiment, best_device, usable_device
 from earl.history import Evaluation, lines_of, read_history, to_line
 from earl.learner import Learner
+from earl.metrics import measured
 from earl.parallel import Ranks
 from earl.places import Places
 from earl.records import FORMAT, read_record, read_summary
@@ -190,7 +190,7 @@ class RunDirectory:
     def _finish(self, seconds: float) -> None:
         history = self.history
         result = {
-            "metrics": {entry.name: METRICS[entry.name](history) for entry in METRICS},
+            "metrics": measured(history),
             "samples": history[-1].step,
             "costs": history[-1].numbers,
             "seconds": round(seconds, 1),

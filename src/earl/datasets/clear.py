@@ -13,6 +13,9 @@ TRAIN = ("train_image_only", "train", "train_images")
 TEST = ("test", "test_image_only", "test_images")
 IMAGES = "labeled_images"
 BACKGROUND = "BACKGROUND"  # photographs of none of the classes
+# The first bucket to train on. Bucket 0 of CLEAR-10 is for pre-training: its benchmark has the
+# buckets 1 to 10, though its archives may hold labelled images of 0 too. CLEAR-100 has all eleven.
+FIRST = {10: 1, 100: 0}
 
 
 def load10(source: Source) -> Dataset:
@@ -38,33 +41,41 @@ def find100(source: Source) -> Found:
 def find(classes: int, source: Source) -> Found:
     name = f"clear-{classes}"
     expected = f"clear{classes}/{TRAIN[0]}/{IMAGES}/<bucket>/<class>/<image>, and test likewise"
-    layouts = [Layout(expected, lambda folder: find_tree(name, folder))]
+    layouts = [Layout(expected, lambda folder: find_tree(name, folder, FIRST[classes]))]
     names = (f"clear{classes}", name, f"CLEAR{classes}", f"CLEAR-{classes}")
     return locate(name, source.root, names, layouts, f"Get it with: earl data download {name}")
 
 
-def find_tree(name: str, path: Path) -> Found | None:
-    """Find <split>/labeled_images/<bucket>/<class>."""
+def find_tree(name: str, path: Path, first: int) -> Found | None:
+    """Find <split>/labeled_images/<bucket>/<class>; buckets before the first are not trained on."""
     train = next((split for split in TRAIN if (path / split / IMAGES).is_dir()), None)
     if train is None:
         return None
     test = next((split for split in TEST if (path / split / IMAGES).is_dir()), None)
     if test is None:
         raise DataNotFound(f"{path} holds {train}/{IMAGES} but no {TEST[0]}/{IMAGES}")
-    return found_files(name, f"{train}/{IMAGES}/<bucket>", path, lambda: walk(path, train, test))
+    layout = f"{train}/{IMAGES}/<bucket>"
+    return found_files(name, layout, path, lambda: walk(path, train, test, first))
 
 
-def walk(path: Path, train: str, test: str) -> FileList:
+def walk(path: Path, train: str, test: str, first: int) -> FileList:
     """List the images by bucket and class; buckets are counted from 0 in their own order."""
     found = FileList()
-    splits = {train: found.train, test: found.test}
-    numbers = {int(b) for s in splits for b in folders(path / s / IMAGES) if b.isdecimal()}
+    there = {split: buckets_of(path / split / IMAGES) for split in (train, test)}
+    if early := [bucket for bucket in there[train] if int(bucket) < first]:
+        there[train] = there[train][len(early) :]
+        found.notes.append(f"bucket {', '.join(early)} of {train} is not part of the benchmark")
+    numbers = {int(bucket) for buckets in there.values() for bucket in buckets}
     place = {bucket: number for number, bucket in enumerate(sorted(numbers))}
-    for split, rows in splits.items():
-        buckets = [b for b in folders(path / split / IMAGES) if b.isdecimal()]
-        for bucket in sorted(buckets, key=int):
+    for split, rows in ((train, found.train), (test, found.test)):
+        for bucket in there[split]:
             add_bucket(found, rows, path, f"{split}/{IMAGES}/{bucket}", place[int(bucket)])
     return found
+
+
+def buckets_of(path: Path) -> list[str]:
+    """Return the names of the buckets in a folder, in the order of their numbers."""
+    return sorted((name for name in folders(path) if name.isdecimal()), key=int)
 
 
 def add_bucket(found: FileList, rows: Rows, path: Path, folder: str, domain: int) -> None:

@@ -10,6 +10,8 @@ from earl.statistics import Spread, spread
 
 TURNS = ("CIFAR-10", "CIFAR-10-R90", "CIFAR-10-R180", "CIFAR-10-R270")
 EFFECT = "transform_effect"  # the one table that is not of online runs
+OURS_TO_CHOOSE = {"rotate", "rand_augment", "memory_size", "begin", "batch_size", "iterations"}
+OFTEN = ("A_AUC", "A_AUC_all", "forgetting")  # metrics that depend on how often an exam is sat
 
 
 @dataclass
@@ -42,9 +44,17 @@ class Line:
 
     @property
     def command(self) -> str:
-        if self.table.startswith("text_"):  # bytes and FLOPs that the paper tells in its text
-            return "earl list methods --cost --dataset cifar10"
-        return f"earl reproduce {self.table}"
+        return command_for(self.table)
+
+
+def command_for(table: str) -> str:
+    """Return the command that gives our numbers for a table, or for what the text tells."""
+    costs = "earl list methods --cost --dataset"
+    texts = {
+        "text_memory_budget": f"{costs} cifar10",
+        "text_rc_cost": f"{costs} imagenet-200 --method earl",
+    }
+    return texts.get(table, f"earl reproduce {table}")
 
 
 def ledger(runs: Iterable[Run]) -> list[Line]:
@@ -67,7 +77,7 @@ def numbers_of(run: Run) -> Iterator[tuple[Key, float, bool]]:
             continue
         for entry in METRICS:
             for key, row in fitting(table, *about, run.settings, entry.name):
-                yield key, METRICS[entry.name](run.history), is_reduced(run, row)
+                yield key, METRICS[entry.name](run.history), is_reduced(run, row, entry.name)
     yield from turned(run)
 
 
@@ -81,12 +91,25 @@ def turned(run: Run) -> Iterator[tuple[Key, float, bool]]:
         if isinstance(value, float | int):
             asked = TURNS[(trained + more) % 4]
             key = (EFFECT, asked, "joint_offline", f"trained on {TURNS[trained]}", "accuracy")
-            yield key, value, bool({"width", "per_class", "limit"} & set(run.changed))
+            yield key, value, not is_offline(run)
 
 
-def is_reduced(run: Run, row: Row) -> bool:
-    """Return whether a run has other settings than the paper's, beyond how often it is examined."""
-    return bool(set(run.changed) - set(row.settings) - {"every"})
+def is_offline(run: Run) -> bool:
+    """Return whether all images of the full data set were kept, and only then trained on.
+
+    Of its offline training the paper states no settings.
+    """
+    kept = min(int(run.settings["memory_size"]), int(run.settings.get("begin", 0)))
+    return kept >= run.samples and not set(run.changed) - OURS_TO_CHOOSE - {"every"}
+
+
+def is_reduced(run: Run, row: Row, metric: str) -> bool:
+    """Return whether a run has other settings than the paper's, beyond those of its row.
+
+    How often it is examined counts for metrics that depend on it.
+    """
+    free = set() if metric in OFTEN else {"every"}
+    return bool(set(run.changed) - set(row.settings) - free)
 
 
 def summary(lines: Sequence[Line]) -> dict[str, dict[str, int]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from earl.report.groups import Column, Group, column_of, short
-from earl.report.reported import MATCHED, Row
+from earl.report.reported import MATCHED, READINGS, Row
 from earl.runs import Run
 
 
@@ -62,6 +62,17 @@ def match_of(run: Run) -> str:
     if not run.matching.get("match"):
         return ""
     return ", ".join(f"{n}={short(v)}" for n, v in sorted(run.matching.items()))
+
+
+def other_readings(metrics: Iterable[str], paper: str) -> list[str]:
+    """Say which of the metrics the paper has read in another way than ours."""
+    readings = READINGS.get(paper, {})
+    return [
+        f"the paper's {name} in {paper} is over all time buckets, beside {readings[name]}; "
+        f"{name} here is over those that have been seen"
+        for name in metrics
+        if name in readings
+    ]
 
 
 def not_the_papers(found: Sequence[tuple[Group, Row]], paper: str) -> list[str]:

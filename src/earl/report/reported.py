@@ -106,6 +106,10 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     ),
 }
 MATCHED = ("main_const", "clear")  # there every method may spend the same number of FLOPs
+# On CLEAR the authors' code asks about all time buckets of the seen classes, also those to come.
+READINGS: Mapping[str, Mapping[str, str]] = {
+    "clear": {"A_AUC": "A_AUC_all", "A_last": "A_last_all"}
+}
 
 
 @cache
@@ -165,6 +169,9 @@ def fitting(
 
 
 def key_of(table: str, dataset: str, stream: str, row: Row, metric: str) -> Key:
-    """Return where in the paper a number stands, or would stand."""
+    """Return where in the paper a number stands, or would stand; `metric` is one of ours."""
     setup = (UNSTATED if table == "etf_forgetting" else SETUPS).get(stream, "")
-    return (table, DATASETS.get(dataset, ""), setup, row.name, metric)
+    readings = READINGS.get(table, {})
+    theirs = {ours: name for name, ours in readings.items()}
+    name = "" if metric in readings else theirs.get(metric, metric)
+    return (table, DATASETS.get(dataset, ""), setup, row.name, name)

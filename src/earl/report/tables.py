@@ -13,8 +13,8 @@ from earl.errors import DataNotFound, InvalidSetting, UnknownName
 from earl.recipes import Value
 from earl.registry import suggest
 from earl.report.groups import Column, Group, group_runs
-from earl.report.notes import absent, left_out, matched, not_the_papers
-from earl.report.reported import Reported, check_table, reported
+from earl.report.notes import absent, left_out, matched, not_the_papers, other_readings
+from earl.report.reported import READINGS, Reported, check_table, reported
 from earl.runs import Run
 from earl.statistics import Difference, Spread, paired_difference, spread
 
@@ -50,6 +50,11 @@ class Cell:
     def gap(self) -> float | None:
         """How far our mean lies above the paper's."""
         return None if self.paper is None else self.spread.mean - self.paper.mean
+
+
+def default_metrics(paper: str | None) -> tuple[str, ...]:
+    """Return the metrics of a table unless some are named: also those the paper has read."""
+    return (*DEFAULT_METRICS, *READINGS.get(paper or "", {}).values())
 
 
 Place: TypeAlias = tuple[str, Column, str]  # row, column, name of the measure
@@ -107,7 +112,7 @@ def make_table(
         notes += unpaired
     if paper is not None:
         cells, differences = set_beside(cells, groups, paper)
-        notes += differences
+        notes += [*differences, *other_readings(metrics, paper)]
     return Table(
         rows=tuple(dict.fromkeys(group.row for group in groups)),
         columns=tuple(sorted({group.column for group in groups})),
