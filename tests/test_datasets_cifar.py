@@ -217,6 +217,22 @@ def test_pickle_of_python_2_is_read(tmp_path):
     assert pickle.loads(data, encoding="bytes")[b"data"].tobytes() == raw  # the oracle agrees
 
 
+# Mean and std with which the authors' code normalises, in its tables by data set.
+PUBLISHED = {
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "write"), [("cifar10", write_cifar10_binary), ("cifar100", write_cifar100_binary)]
+)
+def test_images_are_normalised_as_the_authors_do(name, write, tmp_path):
+    write(tmp_path / "data")
+    data = getattr(cifar, name)(source(tmp_path))
+    assert (data.mean, data.std) == PUBLISHED[name]
+
+
 # ---- the real ones -------------------------------------------------------------------------------
 
 PARQUET = Path(__file__).parents[2] / "shared" / "data" / "cifar10"
@@ -235,6 +251,15 @@ def check_real(data):
     assert torch.equal(x, data.train.images[order[:1]]) and y == data.train.labels[order[0]]
 
 
+def own_contrast(data):
+    """Return the mean over images of the standard deviation within each, by channel.
+
+    This is what the usual std of CIFAR-10 measures; over all pixels it is a quarter larger.
+    """
+    pixels = data.train.images[torch.arange(0, 50_000, 10)].double() / 255
+    return pixels.std((2, 3)).mean(0).tolist()
+
+
 @pytest.mark.skipif(not PARQUET.is_dir(), reason=f"no CIFAR-10 in {PARQUET}")
 def test_real_cifar10_from_parquet(tmp_path):
     seen = []
@@ -243,6 +268,8 @@ def test_real_cifar10_from_parquet(tmp_path):
     check_real(data)
     assert seen[-1][1:] == (10_000, 10_000)
     assert data.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=0.01)
+    assert cifar.CIFAR10.mean == pytest.approx(data.mean, abs=0.01)
+    assert cifar.CIFAR10.std == pytest.approx(own_contrast(data), abs=0.01)
 
 
 @pytest.mark.skipif(not ORIGINAL, reason="EARL_TEST_CIFAR10 names no folder with CIFAR-10")
@@ -251,3 +278,4 @@ def test_real_cifar10_in_its_authors_layout(tmp_path):
     check_real(data)
     pixels = data.train.images[torch.arange(0, 50_000, 10)].double() / 255
     assert pixels.mean((0, 2, 3)).tolist() == pytest.approx((0.4914, 0.4822, 0.4465), abs=0.005)
+    assert data.std == pytest.approx(own_contrast(data), abs=0.005)

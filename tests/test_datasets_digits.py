@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from collections import Counter
 
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from earl.datasets import digits
@@ -19,3 +22,27 @@ def test_the_digits_are_those_that_scikit_learn_loads() -> None:
 def test_scikit_learn_is_not_needed_for_them() -> None:
     script = "import sys; sys.modules['sklearn'] = None; import earl.datasets.digits as d; d.load()"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_every_digit_is_in_the_training_set_or_in_the_test_set_and_none_in_both() -> None:
+    """The 1 797 digits are all different, so pictures tell which of them a set holds."""
+    theirs = load_digits().images
+    assert len({image.tobytes() for image in theirs}) == len(theirs) == 1797
+    data = digits.load()
+    train, test = (
+        [image.numpy().tobytes() for image in split.images] for split in (data.train, data.test)
+    )
+    assert len(set(train) & set(test)) == 0
+    assert len(set(train)) == len(train) == 1200 and len(set(test)) == len(test) == 597
+    assert Counter(data.train.labels.tolist()) == dict.fromkeys(range(10), 120)
+
+
+@given(labels=st.lists(st.integers(0, 4), min_size=1, max_size=60), count=st.integers(0, 20))
+def test_a_split_takes_so_many_of_every_class_and_leaves_all_others(
+    labels: list[int], count: int
+) -> None:
+    y = torch.tensor(labels)
+    train, test = digits.split_per_class(y, count)
+    assert sorted(train.tolist() + test.tolist()) == list(range(len(labels)))  # each index once
+    taken = Counter(y[train].tolist())
+    assert all(taken[c] == min(count, n) for c, n in Counter(labels).items())

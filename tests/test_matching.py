@@ -110,8 +110,9 @@ def test_a_learner_without_a_correction_keeps_no_features(make: Make, dataset: D
 # ---- equal budgets
 
 
-def shapes_run(method: str, **given: object) -> Experiment:
+def shapes_run(method: str, iterations: float = 1, **given: object) -> Experiment:
     settings = {"per_class": 10, "every": 40, "batch_size": 4}
+    settings |= {"iterations": iterations} if iterations != 1 else {}
     return Experiment(
         method=method, dataset="shapes", stream="disjoint", settings=settings, **given
     )
@@ -143,6 +144,16 @@ def test_a_run_matched_in_flops_spends_what_er_spends_to_one_update(method: str)
     er, one_of_er = total_flops("er")
     flops, one = total_flops(method, match="flops", to="er")
     assert abs(flops - er) <= one + one_of_er  # ER's own first batches are not full
+
+
+@pytest.mark.parametrize("iterations", [0.5, 3])
+def test_what_a_run_is_matched_to_is_its_reference_with_all_its_iterations(
+    iterations: float,
+) -> None:
+    er, one_of_er = total_flops("er", iterations=iterations)
+    flops, one = total_flops("scr", iterations=iterations, match="flops", to="er")
+    assert abs(flops - er) <= one + one_of_er * max(1, iterations)  # its first batches, not full
+    assert abs(flops - total_flops("er")[0]) > 5 * one  # which is what one iteration would spend
 
 
 @pytest.mark.parametrize("method", ["scr", "er"])

@@ -86,6 +86,39 @@ def test_each_test_image_is_asked_about_once_for_both_readings():
     assert sum(asked) == 6 + 6  # the stream's samples, then all buckets of class 0
 
 
+def test_a_boundary_is_announced_after_its_evaluation_and_the_end_before_the_last():
+    """What is measured at a boundary is the learner that its task has left."""
+    heard = []
+
+    class Listening(Nostalgic):
+        def predict(self, x):
+            heard.append("ask")
+            return super().predict(x)
+
+        def observe(self, x, y):
+            heard.append("learn")
+
+        def end_task(self):
+            heard.append("boundary")
+
+        def finish(self):
+            heard.append("end")
+
+    stream = Stream(TRAIN, Schedule(torch.arange(5), boundaries=(2, 3)))
+    exam = Exam(split_of([0, 1, 2]))
+    for _ in learn_online(Listening(), stream, exam, every=2):
+        heard.append("|")
+    samples = " ".join(heard).split("|")
+    assert [sample.split() for sample in samples] == [
+        ["ask", "learn"],
+        ["ask", "learn", "ask", "boundary"],  # the exam of step 2, then the boundary
+        ["ask", "learn", "boundary"],
+        ["ask", "learn", "ask"],
+        ["ask", "learn", "end", "ask"],
+        [],
+    ]
+
+
 @pytest.mark.parametrize("where", ["train", "test"])
 def test_one_side_without_buckets_is_an_exam_about_classes(where):
     plain = split_of([0, 1, 2] * 4)

@@ -299,6 +299,17 @@ def test_cutmix_cells_come_from_exactly_two_images(h, w, g, seed):
             assert (cell == cell[:, :1]).all()
 
 
+@pytest.mark.parametrize(("g", "cells"), [(0, 4), (1, 8), (2, 16)])
+def test_cutmix_cuts_sides_into_four_eight_and_sixteen_cells(g, cells):
+    """Where neighbouring pixels come from different images, in any of many mixtures, is an edge."""
+    x = torch.zeros(200, 1, 48, 96)
+    mixed = cutmix(x, torch.full((200,), g), x + 1, generator())
+    for dim, side in ((2, 48), (3, 96)):
+        other = (mixed.diff(dim=dim) != 0).transpose(2, dim).flatten(3).any(3).any(0).flatten()
+        edges = (other.nonzero().flatten() + 1).tolist()
+        assert edges == [k * side // cells for k in range(1, cells)]
+
+
 @pytest.mark.parametrize("g", [0, 1, 2])
 def test_cutmix_takes_every_cell_with_probability_one_half(g):
     n, side = 2000, GRIDS[g]
