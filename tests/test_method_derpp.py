@@ -13,8 +13,9 @@ from earl.errors import InvalidSetting
 from earl.learner import Learner, Setting
 from earl.losses import known_mse
 from earl.memory import Memory, reservoir
-from earl.methods.derpp import DERpp
+from earl.methods.derpp import DERpp, hold
 from earl.networks import train_forward
+from earl.state import digest
 from earl.transforms import View
 
 Make = Callable[..., DERpp]
@@ -75,38 +76,68 @@ def one_adam_step(parameters: list[Tensor], loss: Tensor, lr: float) -> list[Ten
     ]
 
 
-def test_an_update_is_an_adam_step_on_labels_and_masked_logits(
-    derpp: Make, dataset: Dataset, passes: Passes
+def target(asked: Tensor, c: int, n: int, future: int, unknown: str) -> Tensor | None:
+    """Return what column c should be for an image stored with n classes and logits `asked`."""
+    if c < n or (unknown == "hold" and c < n + future):
+        return asked[c]
+    if unknown == "hold" and future:  # there was no such row: as the mean of the spare ones
+        return sum(asked[n : n + future]) / future
+    return torch.zeros(()) if unknown == "zero" else None
+
+
+@pytest.mark.parametrize("unknown", ["hold", "zero", "mask"])
+@pytest.mark.parametrize("future", [0, 2, 10])
+@pytest.mark.parametrize("samples", [8, 9], ids=["full block", "short last block"])
+def test_an_update_is_an_adam_step_on_labels_and_old_logits_over_all_columns(
+    samples: int, future: int, unknown: str, derpp: Make, dataset: Dataset, passes: Passes
 ) -> None:
-    """B = 8: two new samples, two with labels, four with the logits they had when they arrived."""
-    learner = derpp(iterations=0.125, alpha=0.7, beta=0.4)
-    observe(learner, dataset, 0, 7)
-    assert not passes  # the first update comes with the eighth sample
+    """B = 8: two new samples (one at the end), two with labels, the others with old logits."""
+    given = {"alpha": 0.7, "beta": 0.4, "future": future, "unknown": unknown}
+    learner = derpp(iterations=1 / samples, **given)
+    observe(learner, dataset, 0, samples - 1)
+    assert not passes  # the first update comes with the last sample
     before = copy.deepcopy(learner.network)
-    stream = [sample(dataset, i) for i in range(8)]
+    stream = [sample(dataset, i) for i in range(samples)]
     with torch.inference_mode():  # nothing was trained, so these logits are those of any time
         asked = before.eval()(learner.setting.view(torch.cat([x for x, _ in stream])))
-    known, classes = [], []
-    for i in range(8):
-        ids = [int(y) for _, y in stream[: i // 2 * 2 + 2]]  # blocks of two
-        known.append(len(set(ids)))
-        classes.append(list(dict.fromkeys(int(y) for _, y in stream)).index(int(stream[i][1])))
-    assert known[0] < known[5]  # some logits are older than some classes
+    ids = [int(y) for _, y in stream]
+    known = [len(set(ids[: i // 2 * 2 + 2])) for i in range(samples)]  # blocks of two
+    classes = [list(dict.fromkeys(ids)).index(c) for c in ids]
+    assert known[0] < known[5]  # some logits are older than some rows, whatever `future` is
 
-    observe(learner, dataset, 7, 8)
+    observe(learner, dataset, samples - 1, samples)
+    learner.finish()
     ((images, _),) = passes
     raw = learner.setting.view(torch.cat([x for x, _ in stream]))
-    place = [next(i for i in range(8) if torch.allclose(raw[i], image)) for image in images]
-    assert place[:2] == [6, 7] and sorted(place[2:]) == list(range(6))
-    z = train_forward(before, images)[:, : len(learner.classes)]
+    place = [next(i for i in range(samples) if torch.allclose(raw[i], image)) for image in images]
+    w = 2 if samples == 8 else 1
+    assert place[:w] == list(range(samples - w, samples)) and len(set(place)) == 8
+    z = train_forward(before, images)[:, : len(learner.classes) + future]
     entropy = [z[k].logsumexp(0) - z[k, classes[i]] for k, i in enumerate(place)]
-    errors = [
-        (z[k, c] - asked[place[k], c]) ** 2 for k in range(4, 8) for c in range(known[place[k]])
-    ]
-    loss = sum(entropy[:2]) / 2 + 0.4 * sum(entropy[2:4]) / 2 + 0.7 * sum(errors) / len(errors)
+    errors = []
+    for k in range(w + 2, 8):
+        for c in range(z.shape[1]):
+            wanted = target(asked[place[k]], c, known[place[k]], future, unknown)
+            errors += [] if wanted is None else [(z[k, c] - wanted) ** 2]
+    labels = 0.4 * sum(entropy[w : w + 2]) / 2
+    loss = sum(entropy[:w]) / w + labels + 0.7 * sum(errors) / len(errors)
+    gradients = torch.autograd.grad(loss, list(before.parameters()), retain_graph=True)
     expected = one_adam_step(list(before.parameters()), loss, learner.setting.lr)
-    for p, e in zip(learner.network.parameters(), expected, strict=True):
+    for p, e, g in zip(learner.network.parameters(), expected, gradients, strict=True):
+        torch.testing.assert_close(p.grad, g, atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(p.detach(), e, atol=2e-5, rtol=1e-4)
+
+
+def test_rows_that_did_not_exist_are_held_at_the_mean_of_those_that_were_spare() -> None:
+    stored = torch.randn(6, 9, generator=torch.Generator().manual_seed(1))
+    lengths = (9, 8, 5, 3, 4, 9)
+    for row, known in enumerate(lengths):
+        stored[row, known:] = math.nan
+    held = hold(stored, 3)
+    for row, known in enumerate(lengths):
+        assert torch.equal(held[row, :known], stored[row, :known])
+        mean = sum(float(stored[row, c]) for c in range(known - 3, known)) / 3
+        assert all(float(v) == pytest.approx(mean, abs=1e-6) for v in held[row, known:])
 
 
 def test_stored_logits_are_those_of_the_last_update_with_the_sample(
@@ -126,21 +157,24 @@ def test_stored_logits_are_those_of_the_last_update_with_the_sample(
     assert learner.work.forwards == 0
 
 
-def test_logits_of_classes_that_came_later_are_never_known(derpp: Make, dataset: Dataset) -> None:
-    """Not when the column grows, not by training."""
-    learner = derpp(memory_size=200, iterations=0.1)
+@pytest.mark.parametrize(("unknown", "spare"), [("hold", 10), ("zero", 0), ("mask", 0)])
+def test_stored_logits_stay_as_they_are_when_classes_come(
+    unknown: str, spare: int, derpp: Make, dataset: Dataset
+) -> None:
+    """Neither a wider column nor training changes them; rows without a logit stay without one."""
+    learner = derpp(memory_size=200, iterations=0.1, unknown=unknown)
     for i in range(100):
         learner.observe(dataset.train.images[i : i + 1], torch.tensor([i // 2]))
     stored = column(learner.memory, "logits")
-    assert 50 <= stored.shape[1] <= 50 * 9 / 8
+    assert 60 <= stored.shape[1] <= 60 * 9 / 8
     for i in range(100):
-        known = i // 2 + 1
+        known = i // 2 + 1 + spare
         assert stored[i, :known].isfinite().all() and stored[i, known:].isnan().all()
     before = stored.clone()
     for i in range(100, 150):
         learner.observe(dataset.train.images[i : i + 1], torch.tensor([i]))
     after = column(learner.memory, "logits")
-    assert 100 <= after.shape[1] <= 100 * 9 / 8
+    assert 110 <= after.shape[1] <= 110 * 9 / 8
     width = before.shape[1]
     torch.testing.assert_close(after[:100, :width], before, rtol=0, atol=0, equal_nan=True)
     assert after[:100, width:].isnan().all()
@@ -150,8 +184,18 @@ def test_logits_of_classes_that_came_later_are_never_known(derpp: Make, dataset:
 def test_as_many_logits_are_stored_as_images(derpp: Make, dataset: Dataset) -> None:
     learner = derpp(memory_size=7)
     observe(learner, dataset, 0, 60)
-    assert column(learner.memory, "logits").shape == (7, 4)
-    assert learner.memory.nbytes() == {"x": 7 * 3 * 8 * 8, "y": 7 * 8, "logits": 7 * 4 * 4}
+    assert column(learner.memory, "logits").shape == (7, 4 + 10)  # four classes, ten spare rows
+    assert learner.memory.nbytes() == {"x": 7 * 3 * 8 * 8, "y": 7 * 8, "logits": 7 * 14 * 4}
+
+
+@pytest.mark.parametrize("future", [10, 40])
+def test_spare_rows_never_run_out(future: int, derpp: Make, dataset: Dataset) -> None:
+    """The head starts with 32 rows."""
+    learner = derpp(future=future, iterations=0.1)
+    for i in range(40):
+        learner.observe(dataset.train.images[i : i + 1], torch.tensor([i]))
+        assert len(learner.network.head.weight) >= i + 1 + future
+    assert learner.scores(dataset.test.images[:3]).shape == (3, 40)
 
 
 def test_a_block_without_an_update_gets_the_logits_of_an_answer(
@@ -190,6 +234,43 @@ def test_a_column_is_widened_with_nan() -> None:
     memory.widen("logits", 4)
     stored = column(memory, "logits")
     assert stored[:, :2].eq(1).all() and stored[:, 2:].isnan().all()
+
+
+@pytest.mark.parametrize("iterations", [0.75, 1, 2])
+def test_a_short_last_block_counts_once(
+    iterations: float, derpp: Make, dataset: Dataset, passes: Passes
+) -> None:
+    """Blocks of two: the last of 13 samples is alone."""
+    learner = derpp(iterations=iterations, memory_size=40)
+    observe(learner, dataset, 0, 13)
+    learner.finish()
+    assert learner.work.updates == len(passes) == int(iterations * 13)
+    assert learner.pace.samples == learner.memory.seen == len(learner.memory) == 13
+    kept, sent = column(learner.memory, "x"), [sample(dataset, i)[0][0] for i in range(13)]
+    assert torch.equal(kept, torch.stack(sent))
+    assert learner.work.images == sum(len(x) for x, _ in passes)
+    assert len(passes[-1][0]) == 8  # the memory fills up the batch
+    before = digest(learner.state_dict())
+    learner.finish()
+    assert digest(learner.state_dict()) == before
+
+
+def test_every_image_is_augmented_each_time_it_is_trained_on(
+    derpp: Make, dataset: Dataset, passes: Passes
+) -> None:
+    view, marks = View(dataset.mean, dataset.std), []
+
+    def mark(x: Tensor, generator: Generator) -> Tensor:
+        """Add a different whole number, far above any pixel, to every image."""
+        marks.extend(1000.0 * (len(marks) + 1 + i) for i in range(len(x)))
+        return view(x) + torch.tensor(marks[-len(x) :])[:, None, None, None]
+
+    learner = derpp(augment=mark, iterations=2)
+    observe(learner, dataset, 0, 13)
+    learner.finish()
+    trained = [float(image.mean()) for x, _ in passes for image in x]
+    assert len(trained) == len(marks) == learner.work.images
+    assert all(abs(t - mark) < 100 for t, mark in zip(trained, marks, strict=True))
 
 
 def test_memory_images_are_drawn_anew_and_none_comes_twice(

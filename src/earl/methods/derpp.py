@@ -1,6 +1,7 @@
 """DER++ (Buzzega et al., NeurIPS 2020): replay of labels and of the logits of their time."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,8 @@ class DERpp(Learner):
 
     Paper: Buzzega et al., "Dark Experience for General Continual Learning: a Strong, Simple
     Baseline", NeurIPS 2020. A third of each batch is new, a third has labels, a third logits. Knows
-    no tasks.
+    no tasks. `future` spare rows of the classifier take the part of classes that have not come: the
+    softmax pushes them down, and their low logits, held on old images, keep new classes off these.
     """
 
     def __init__(
@@ -30,13 +32,14 @@ class DERpp(Learner):
         *,
         alpha: float = 0.5,
         beta: float = 0.5,
-        future: int = 0,
+        future: int = 10,
+        unknown: Literal["hold", "zero", "mask"] = "hold",
     ) -> None:
         for name, value in {"alpha": alpha, "beta": beta, "future": future}.items():
             if value < 0:
                 raise InvalidSetting(f"{name} = {value} must not be negative")
         self.setting = setting
-        self.alpha, self.beta, self.future = alpha, beta, future
+        self.alpha, self.beta, self.future, self.unknown = alpha, beta, future, unknown
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
         self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
@@ -72,13 +75,14 @@ class DERpp(Learner):
             z = self._update(X, Y)
         if z is None:  # no update was due, so the logits are not known yet
             z = self._look(X)
-        z = F.pad(z.cpu(), (0, width - z.shape[1]), value=float("nan"))  # unknown ones stay unknown
+        known = z.shape[1] if self.unknown == "hold" else len(self.classes)
+        z = F.pad(z[:, :known].cpu(), (0, width - known), value=float("nan"))
         insert = self.randomness.at(self.memory.seen, "insert")
         self.memory.add(insert, x=X, y=Y, logits=z)
 
     def _update(self, X: Tensor, Y: Tensor) -> Tensor:
         """Make one update; return the logits the new samples X (w, ...) had in it, (w, n + f)."""
-        t, w, n = self.work.updates, len(Y), len(self.classes)
+        t, w = self.work.updates, len(Y)
         rest = self.setting.batch_size - w
         rows = draw_distinct(len(self.memory), rest, self.randomness.at(t, "draw"))
         stored = torch.empty(0, 0)
@@ -87,18 +91,24 @@ class DERpp(Learner):
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         z = forward(self.network, self.setting, X)  # one pass: shared batch statistics
-        z = z[:, : n + self.future]
+        z = z[:, : len(self.classes) + self.future]
         Y, stored = Y.to(z.device), stored[:, : z.shape[1]].to(z.device)
-        loss = F.cross_entropy(z[:w, :n], Y[:w])
+        loss = F.cross_entropy(z[:w], Y[:w])  # spare rows are rivals too, and learn to stay low
         if len(rows):
             m = w + self.waiting.size  # the draw with labels is z[w:m], that with logits z[m:]
-            loss = loss + self.beta * F.cross_entropy(z[w:m, :n], Y[w:m])
-            loss = loss + self.alpha * known_mse(z[m:], stored[m - w :])  # Eq. (6)
+            loss = loss + self.beta * F.cross_entropy(z[w:m], Y[w:m])
+            loss = loss + self.alpha * known_mse(z[m:], self._targets(stored[m - w :]))  # Eq. (6)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
         self.work.add(images=len(Y))
         return z[:w].detach()
+
+    def _targets(self, stored: Tensor) -> Tensor:
+        """Return what stored logits (k, n + f) ask of every column; NaN asks for nothing."""
+        if self.unknown == "zero":
+            return stored.nan_to_num()
+        return hold(stored, self.future) if self.unknown == "hold" and self.future else stored
 
     def _look(self, X: Tensor) -> Tensor:
         """Return the logits of seen and spare rows as the network answers now, (b, n + f)."""
@@ -128,3 +138,15 @@ class DERpp(Learner):
             "pace": self.pace,
             "work": self.work,
         }
+
+
+def hold(stored: Tensor, spare: int) -> Tensor:
+    """Return logits (k, m) in which NaN, at the ends of rows, is the mean of the `spare` before it.
+
+    Those belonged to classes to come when the row was stored. A column that did not exist yet would
+    have been another of them, pushed down alike.
+    """
+    known = ~stored.isnan()
+    last = known & (known.cumsum(dim=1) > known.sum(dim=1, keepdim=True) - spare)
+    mean = stored.masked_fill(~last, 0.0).sum(dim=1, keepdim=True) / spare
+    return torch.where(known, stored, mean)
