@@ -28,6 +28,7 @@ LAYERS = [
         "etf",
         "losses",
         "collapse",
+        "waiting",
         "work",
     },
     {
