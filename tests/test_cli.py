@@ -62,7 +62,7 @@ def test_probes_are_recorded(earl: Earl, tmp_path: Path) -> None:
         (["run", "--method", "er", *SHAPES, "--set", "lrr=1"], 1, "did you mean 'lr'?"),
         (["run", "--method", "er", *SHAPES, "--set", "lr"], 1, "must have the form NAME=VALUE"),
         (["run", "--method", "er", *SHAPES, "--set", "lr=x"], 1, "must be a number"),
-        (["run", "--method", "er", *SHAPES, "--set", "every=0"], 1, "must be at least 1 sample"),
+        (["run", "--method", "er", *SHAPES, "--set", "every=0"], 1, "every = 0 must be at least 1"),
         (["run", "--method", "er", *SHAPES, "--probe", "nc"], 1, "no probe named 'nc'"),
         (["run", "--method", "er"], 2, "--dataset"),
         (["run", "--method", "er", *SHAPES, "--sed", "3"], 2, "--sed"),

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from earl.engines import LocalEngine, RayEngine
-from earl.errors import EarlError
+from earl.errors import EarlError, InvalidSetting
 from earl.experiment import Experiment
 from earl.sweep import sweep
 
@@ -63,7 +64,23 @@ def test_without_ray_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
         RayEngine()
 
 
-@pytest.mark.parametrize(("workers", "threads"), [(1, None), (2, None), (10**6, None), (1, 3)])
-def test_runs_share_the_cores_unless_told_otherwise(workers: int, threads: int | None) -> None:
-    found = LocalEngine(workers, threads).threads
-    assert found == (threads or max(1, len(os.sched_getaffinity(0)) // workers))
+@pytest.mark.parametrize(("workers", "cores", "share"), [(1, 8, 8), (2, 8, 4), (10**6, 8, 1)])
+def test_runs_share_the_cores_unless_the_user_says_otherwise(
+    workers: int, cores: int, share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, str]] = []
+    monkeypatch.setattr("earl.engines.cores", lambda: cores)
+    monkeypatch.setattr(subprocess, "Popen", lambda *words, env, **more: given.append(env))
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    engine = LocalEngine(workers)
+    engine.start(["run"], tmp_path / "log.txt")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    engine.start(["run"], tmp_path / "log.txt")
+    assert [env["OMP_NUM_THREADS"] for env in given] == [str(share), "3"]
+    assert engine.threads is None  # so that each run takes what its network is worth
+
+
+def test_more_threads_than_torch_can_take_are_refused_before_anything_starts() -> None:
+    with pytest.raises(InvalidSetting, match="threads = 100000 must be from 1 to 512"):
+        LocalEngine(1, 100_000)
+    assert LocalEngine(1, 3).threads == 3

@@ -38,6 +38,7 @@ LAYERS = [
         "etf",
         "losses",
         "collapse",
+        "waiting",
         "work",
     },
     {

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Where run directories go.")]
 Seed = Annotated[int, typer.Option(help="Stream, network and draws follow from it.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; a run keeps its number.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="CPU threads; few for small networks unless given.")
+]
 RankTimeout = Annotated[
     float, typer.Option(min=1, help="Seconds until a silent rank of torchrun is taken for lost.")
 ]
@@ -135,12 +137,14 @@ def carry_out(
     """Run to the end, alone or with the other ranks of torchrun, then print the result."""
     from earl.allocator import keep_freed_memory
     from earl.experiment import usable_device
+    from earl.places import check_threads
     from earl.together import carry_on, join, losses_explained
 
     keep_freed_memory()
     prepare_precision(directory, device)
-    if directory.summary is None:
-        usable_device(device)  # before data are prepared for it
+    if directory.summary is None:  # before data are prepared
+        usable_device(device)
+        check_threads(threads or 1)
     with losses_explained():
         ranks = join(device, rank_timeout)
         load = partial(load_data, directory, *places)

@@ -34,7 +34,7 @@ def sweep(
         int | None, typer.Option(min=1, help="Runs at a time; 1, or with Ray all that fit.")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads of each run; else its share of them.")
+        int | None, typer.Option(min=1, help="CPU threads of each run; few for small networks.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     engine: Annotated[EngineName, typer.Option(help="Here, or on a Ray cluster.")] = (

@@ -17,6 +17,7 @@ from earl.experiment import Experiment, best_device
 from earl.onednn import about_bfloat16, limit
 from earl.rundirectory import RunDirectory
 from earl.state import digest
+from earl.threads import thread_count
 
 LEAST_FREE = 2e9  # bytes of disk for runs and their snapshots
 
@@ -78,11 +79,12 @@ def geometry() -> str:
 
 
 def learning() -> str:
-    built = Experiment(method="earl", dataset="shapes", stream="disjoint").build(best_device())
     hits = 0
-    for x, y in built.stream:
-        hits += int((built.learner.predict(x) == y).sum())
-        built.learner.observe(x, y)
+    with thread_count(1):
+        built = Experiment(method="earl", dataset="shapes", stream="disjoint").build(best_device())
+        for x, y in built.stream:
+            hits += int((built.learner.predict(x) == y).sum())
+            built.learner.observe(x, y)
     return f"{len(built.stream)} samples learned, {hits} of them right before"
 
 

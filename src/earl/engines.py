@@ -5,6 +5,7 @@ and told to stop. Everything else – what to run, what to run again – is the 
 """
 
 import logging
+import os
 import shlex
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from earl.errors import EarlError, InvalidSetting
-from earl.places import cores
+from earl.places import check_threads, cores
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -37,17 +38,26 @@ class Job(Protocol):
 
 
 class Engine(Protocol):
-    """Carries out so many runs at a time, each with so many threads."""
+    """Carries out so many runs at a time, each with so many threads, or as many as it is worth."""
 
     slots: int
-    threads: int
+
+    @property
+    def threads(self) -> int | None:
+        """The threads that were asked for."""
 
     def start(self, words: Sequence[str], log: Path) -> Job:
         """Carry out `earl <words>`; what it says is added to the log."""
 
 
-def start_process(words: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
-    """Start `earl <words>` as a process; it saves and ends when its standard input is closed."""
+def start_process(
+    words: Sequence[str], log: Path, most: int | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start `earl <words>` as a process; it saves and ends when its standard input is closed.
+
+    It takes so many threads at most, unless the words or the user's environment say otherwise.
+    """
+    share = {} if most is None else {"OMP_NUM_THREADS": str(most)}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
         file.write(f"$ {shlex.join(['earl', *words])}\n".encode())
@@ -57,6 +67,7 @@ def start_process(words: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
             stdin=subprocess.PIPE,
             stdout=file,
             stderr=subprocess.STDOUT,
+            env=share | os.environ,
         )
 
 
@@ -71,11 +82,11 @@ class LocalEngine:
     def __init__(self, workers: int = 1, threads: int | None = None) -> None:
         if workers < 1:
             raise InvalidSetting(f"workers = {workers} must be at least 1")
-        self.slots = workers
-        self.threads = threads or max(1, cores() // workers)
+        self.slots, self.threads = workers, threads and check_threads(threads)
+        self.share = max(1, cores() // workers)
 
     def start(self, words: Sequence[str], log: Path) -> "LocalJob":
-        return LocalJob(start_process(words, log))
+        return LocalJob(start_process(words, log, self.share))
 
 
 class LocalJob:

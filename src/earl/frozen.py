@@ -66,6 +66,12 @@ class Divided(nn.Module):
         """Return the maps (B, c, h, w) that the rest reads instead of what `encode` gave."""
         return kept if self.quantizer is None else self.quantizer.decode(kept)
 
+    @property
+    def shape_kept(self) -> tuple[int, ...]:
+        """The shape of what `encode` gives of an image."""
+        c, h, w = self.map_shape
+        return (c if self.quantizer is None else len(self.quantizer.codebooks), h, w)
+
     def freeze(self, frozen: bool = True) -> None:
         """Freeze the front for good; False is for a state from before."""
         self.frozen.fill_(frozen)

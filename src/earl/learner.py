@@ -17,6 +17,7 @@ from earl.networks import evaluating, train_forward
 from earl.onednn import require_bfloat16
 from earl.parallel import Ranks
 from earl.precision import precisely, takes_bfloat16_on_cpu, widened
+from earl.waiting import Waiting as Waiting
 from earl.work import Pass, Work
 
 UNKNOWN = -1  # what `predict` answers before anything was learned
@@ -80,6 +81,7 @@ class Learner(ABC):
         return {name: part.state_dict() for name, part in self.parts().items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.check_state(state)
         parts = self.parts()
         if set(parts) != set(state):
             raise InvalidSetting(
@@ -88,6 +90,26 @@ class Learner(ABC):
             )
         for name, part in parts.items():
             part.load_state_dict(copy.deepcopy(state[name]))  # optimisers would share tensors
+
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Raise, before anything changes, if a state holds samples of another shape than ours."""
+        waiting = state.get("waiting", {}).get("x", ())
+        found: list[tuple[tuple[int, ...], tuple[int, ...]]]
+        found = [(tuple(x.shape), self.setting.image_shape) for x in waiting]
+        memory = state.get("memory", {})  # of samples, or of the means of classes
+        kept = memory.get("columns", {}).get("x", memory.get("means"))
+        if kept is not None and len(kept):
+            found.append((tuple(kept.shape[1:]), self.shape_kept(state)))
+        for shape, ours in found:
+            if shape != ours:
+                raise InvalidSetting(
+                    f"the stored state holds samples of shape {shape}, this learner takes {ours}: "
+                    "it belongs to other images. Nothing was changed"
+                )
+
+    def shape_kept(self, state: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the shape of what the memory of a learner in this state keeps of a sample."""
+        return self.setting.image_shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,43 +231,6 @@ class Pace:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.samples = state["samples"]
-
-
-class Waiting:
-    """Samples that have arrived and are not trained on yet, at most `size` of them."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._x: list[Tensor] = []
-        self._y: list[Tensor] = []
-
-    def __len__(self) -> int:
-        return len(self._x)
-
-    @property
-    def full(self) -> bool:
-        return len(self) >= self.size
-
-    def append(self, x: Tensor, y: Tensor) -> None:
-        """Add samples x (b, C, H, W), y (b,)."""
-        self._x.extend(x.clone())  # the caller may reuse its buffer
-        self._y.extend(y.clone())
-
-    def look(self) -> tuple[Tensor, Tensor]:
-        """Return all waiting samples, (W, C, H, W) and (W,), W >= 1."""
-        return torch.stack(self._x), torch.stack(self._y)
-
-    def take(self) -> tuple[Tensor, Tensor]:
-        """Return all waiting samples, (W, C, H, W) and (W,), and wait for new ones."""
-        x, y = self.look()
-        self._x, self._y = [], []
-        return x, y
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"x": list(self._x), "y": list(self._y)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._x, self._y = list(state["x"]), list(state["y"])
 
 
 def ask(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from earl.errors import InvalidSetting
+
 WORKERS = 8  # decode at a time, at most
 MOST_THREADS = 512  # of a run; with very many more torch ends the process
 
@@ -60,6 +62,13 @@ def choose(
 def workers() -> int:
     """Return how many images may be decoded at a time here."""
     return min(WORKERS, cores())
+
+
+def check_threads(threads: int) -> int:
+    """Return the number if torch can work with so many threads."""
+    if not 1 <= threads <= MOST_THREADS:
+        raise InvalidSetting(f"threads = {threads} must be from 1 to {MOST_THREADS}")
+    return threads
 
 
 def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

@@ -60,7 +60,8 @@ def sweep(
     """
     engine = engine or LocalEngine()
     words = ["--out", str(out.absolute()), "--snapshot-seconds", str(snapshot_seconds)]
-    words += ["--threads", str(engine.threads), "--device", device]
+    words += ["--device", device]
+    words += ["--threads", str(engine.threads)] if engine.threads is not None else []
     for option, place in (("--data-root", data_root), ("--cache-root", cache_root)):
         words += [option, str(place.expanduser().absolute())] if place else []
     refuse_same_path(experiments)

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from earl.errors import InvalidSetting
-from earl.places import MOST_THREADS, cores
+from earl.places import MOST_THREADS, check_threads, cores
 
 FLOPS_OF_A_THREAD = 1e9  # of an update: for less, waking a thread takes longer than it saves
 
@@ -19,13 +18,6 @@ def threads_for(flops: float) -> int:
     """
     worth = int(flops / FLOPS_OF_A_THREAD)
     return max(1, min(worth, torch.get_num_threads(), cores(), MOST_THREADS))
-
-
-def check_threads(threads: int) -> int:
-    """Return the number if torch can work with so many threads; far too many end the process."""
-    if not 1 <= threads <= MOST_THREADS:
-        raise InvalidSetting(f"threads = {threads} must be from 1 to {MOST_THREADS}")
-    return threads
 
 
 @contextmanager

@@ -150,6 +150,7 @@ class MEMO(Learner):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if set(state) == set(self.parts()):
+            self.check_state(state)
             self.network.take_shape_of(state["network"])
             self.optimizer = adam(self.network.trainable(), self.setting.lr)
         super().load_state_dict(state)

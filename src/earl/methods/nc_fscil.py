@@ -175,8 +175,13 @@ class NCFSCIL(Learner):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if set(state) == set(self.parts()):
+            self.check_state(state)
             self._enter(frozen=bool(state["network"]["0.frozen"]))
         super().load_state_dict(state)
+
+    def shape_kept(self, state: Mapping[str, Any]) -> tuple[int, ...]:
+        frozen = state["network"].get("0.frozen", False)
+        return self.divided.shape_kept if frozen else super().shape_kept(state)
 
     def parts(self) -> Mapping[str, Stateful]:
         return {

@@ -179,6 +179,7 @@ class ODDL(Learner):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if "vae_1" in state:  # else it belongs to another method
+            self.check_state(state)
             self.mixture.take_shape_of(state)
         super().load_state_dict(state)
 
