@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from earl import overview
+from earl.cli_sweep import print_end
 from earl.experiment import Experiment
 from earl.overview import lines, live, results, times, work
 from earl.shortnames import cut, shortened, without_common
@@ -183,3 +184,14 @@ def test_a_log_gets_a_line_for_every_tenth_of_the_samples(monkeypatch: pytest.Mo
         "[0/1] 0 of 1 runs finished, 1 running · 21% learned · 0:11, about 1:19 left",
         "[0/1] 0 of 1 runs finished, 1 running · 31% learned · 0:21, about 1:09 left",
     ]
+
+
+def test_in_a_file_nothing_is_shortened(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    metrics = {"A_AUC": 0.81234, "A_last": 1.0}
+    print_end([replace(run, state="finished", metrics=metrics) for run in wide(3)], False)
+    rows = capsys.readouterr().out.splitlines()
+    name = "cifar10,per_class=300/gaussian/er-memory-only,every=300,width=16"
+    assert f"{name}  81.2 ± 0.0  100.0 ± 0.0      3" in rows and len(rows) == 5
