@@ -20,4 +20,4 @@ def widened(x: Tensor) -> Tensor:
 
 def takes_bfloat16_on_cpu(precision: str, device: str) -> bool:
     """Tell whether a CPU would calculate with bfloat16, which not every one survives."""
-    return precision == "bfloat16" and device.partition(":")[0] == "cpu"
+    return precision == "bfloat16" and str(device).partition(":")[0] == "cpu"
