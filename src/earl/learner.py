@@ -34,6 +34,7 @@ class Learner(ABC):
     setting: "Setting"
     classes: "Classes"
     work: Work
+    own_views: float = 0  # images trained on that `augment` did not make, for each that it did
 
     @abstractmethod
     def observe(self, x: Tensor, y: Tensor) -> None:
@@ -258,9 +259,8 @@ class Waiting:
 
     def take(self) -> tuple[Tensor, Tensor]:
         """Return all waiting samples, (W, C, H, W) and (W,), and wait for new ones."""
-        x, y = self.look()
-        self._x, self._y = [], []
-        return x, y
+        taken, self._x, self._y = self.look(), [], []
+        return taken
 
     def state_dict(self) -> dict[str, Any]:
         return {"x": list(self._x), "y": list(self._y)}
@@ -273,8 +273,7 @@ def ask(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
     """Return what a network makes of raw images, in evaluation mode; changes nothing."""
     setting.check_images(x)
     with evaluating(network), torch.inference_mode(), precisely(setting):
-        out: Tensor = network(setting.view(x.to(setting.device)))
-        return widened(out)
+        return widened(network(setting.view(x.to(setting.device))))
 
 
 def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:

@@ -57,6 +57,7 @@ class XDER(Learner):
         self.alpha, self.beta, self.gamma, self.lam = alpha, beta, gamma, lam
         self.eta, self.mu, self.temperature = eta, mu, temperature
         self.views, self.contrasted, self.future = views, contrasted, future
+        self.own_views = views  # strong ones, for the contrast
         self.smallest_crop, self.mirror = smallest_crop, mirror
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
