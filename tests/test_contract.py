@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from torch import Tensor
 from earl.catalogue import METHODS
 from earl.contract import CHECKS, check_method, fault, maker
 from earl.errors import ContractBroken, EarlError
-from earl.learner import Learner, Setting, Stateful
+from earl.learner import Learner, Setting, Stateful, forward
 from earl.memory import Memory, reservoir
 from earl.methods.er import ER
 from earl.networks import ResNet
 from earl.state import digest
+from earl.transforms import NEGATIVES
 
 DOCS = Path(__file__).parent.parent / "docs" / "methods"
 Make = Callable[..., Learner]
@@ -43,7 +45,7 @@ def shorter(blocks: int, **given: int) -> ResNet:
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_contract(name: str, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if check != "it_learns":  # all else is asked of any network
-        monkeypatch.setattr("earl.contract.ResNet", partial(shorter, BLOCKS.get(name, 1)))
+        monkeypatch.setattr("earl.contract_guards.ResNet", partial(shorter, BLOCKS.get(name, 1)))
     CHECKS[check](maker(METHODS[name]))
 
 
@@ -57,6 +59,8 @@ class Wrong(ER):
             self.network.requires_grad_(True)
         if fault == "keeps too much":
             self.memory = Memory(setting.memory_size + 1, reservoir)
+        if fault == "trains on images as they are":
+            self.setting = replace(setting, augment=lambda x, _: setting.view(x))
 
     def check(self, x: Tensor, y: Tensor) -> None:
         if self.fault != "accepts anything":
@@ -74,6 +78,8 @@ class Wrong(ER):
             self.work.flops = 0
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
+        if self.fault == "has views of its own":  # of each image, and says nothing of it
+            forward(self.network, self.setting, self.setting.view(X))
         if self.fault == "draws globally":
             torch.rand(1)
         if self.fault == "drifts":
@@ -117,6 +123,8 @@ FAULTS = {
     "draws globally": "the_seed_decides_everything",
     "forgets what waits": "a_saved_learner_goes_on_exactly",
     "learns nothing": "it_learns",
+    "trains on images as they are": "every_image_that_is_trained_on_was_augmented",
+    "has views of its own": "every_image_that_is_trained_on_was_augmented",
     "counts nothing": "updates_follow_the_flops_that_are_earned",
     "cannot stand a single image": "tiny_settings_work",
     "breaks at boundaries": "boundaries_and_early_ends_are_harmless",
@@ -130,6 +138,54 @@ FAULTS = {
 def test_a_fault_is_noticed(wrong: str, check: str) -> None:
     """ER itself, without a fault, passes every check above."""
     assert fault(CHECKS[check], maker(Wrong, fault=wrong))
+
+
+AUGMENTED = "every_image_that_is_trained_on_was_augmented"
+
+
+@pytest.mark.parametrize("negative", NEGATIVES)
+@pytest.mark.parametrize("count", ["inside", "on-top"])
+def test_preparatory_images_of_any_kind_are_made_of_augmented_ones(
+    negative: str, count: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partners that are mixed in as well; noise is made of nothing, and the method says so."""
+    monkeypatch.setattr("earl.contract_guards.ResNet", partial(shorter, 1))
+    make = maker(METHODS["earl"], negative=negative, preparatory_count=count)
+    assert (make().own_views > 0) == (negative == "noise")
+    CHECKS[AUGMENTED](make)
+
+
+@pytest.mark.parametrize("name", ["scr", "x-der"])
+@pytest.mark.parametrize("kept", [0, 2])
+def test_views_of_their_own_do_not_hide_images_as_they_are(name: str, kept: int) -> None:
+    """Neither where nothing is augmented nor where all of a batch but two images is not."""
+
+    def careless(backbone: torch.nn.Module, setting: Setting) -> Learner:
+        def augment(x: Tensor, generator: torch.Generator) -> Tensor:
+            augmented = setting.augment(x, generator)
+            return torch.cat((augmented[:kept], setting.view(x[kept:])))
+
+        return METHODS[name](backbone, replace(setting, augment=augment))
+
+    assert "did not come from `augment`" in fault(CHECKS[AUGMENTED], maker(careless))
+
+
+@pytest.mark.parametrize("name", ["remind", "nc-fscil"])
+@pytest.mark.parametrize(
+    "check",
+    [
+        "many_samples_at_once_equal_one_by_one",
+        "the_seed_decides_everything",
+        "a_saved_learner_goes_on_exactly",
+        "updates_follow_the_flops_that_are_earned",
+        "tiny_settings_work",
+    ],
+)
+def test_the_contract_with_an_augmented_stream(
+    name: str, check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("earl.contract_guards.ResNet", partial(shorter, BLOCKS[name]))
+    CHECKS[check](maker(METHODS[name], augment_stream=True, base=8))
 
 
 def test_all_faults_are_told() -> None:

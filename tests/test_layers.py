@@ -75,6 +75,8 @@ LAYERS = [
     {
         "report",
         "contract",
+        "contract_checks",
+        "contract_guards",
         "demo",
         "doctor",
         "together",

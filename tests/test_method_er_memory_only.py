@@ -36,7 +36,7 @@ def test_the_contract_holds_if_training_begins_later(
 ) -> None:
     """Also that a saved learner goes on exactly, and that updates follow the FLOPs earned."""
     if check != "it_learns":
-        monkeypatch.setattr("earl.contract.ResNet", shorter)
+        monkeypatch.setattr("earl.contract_guards.ResNet", shorter)
     CHECKS[check](maker(METHODS["er-memory-only"], begin=BEGIN))
 
 

@@ -1,32 +1,41 @@
-"""The contract: what every method must keep, as checks that anyone can run.
+"""The contract: what every method must keep, as checks that anyone can run."""
 
-Each check takes a function that makes fresh small learners of one method, with any setting changed.
-"""
-
-import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
-from earl.budget import bytes_held
+from earl import contract_checks as checks
+from earl import contract_guards as guards
 from earl.catalogue import METHODS
-from earl.datasets import shapes
-from earl.errors import ContractBroken, InvalidInput
-from earl.learner import UNKNOWN, Learner, Setting
-from earl.networks import ResNet, build
+from earl.contract_checks import DATA, Make
+from earl.contract_guards import small_backbone
+from earl.errors import ContractBroken
+from earl.learner import Learner, Setting
 from earl.options import options_of
-from earl.randomness import Randomness
 from earl.recipes import Value, recipe
-from earl.snapshot import read_newest, write_snapshot
-from earl.state import digest
 from earl.transforms import Augment, View
 
-Make = Callable[..., Learner]
-DATA = shapes.load()
-IDS = torch.tensor([7, 3, 11, 2])  # class ids need not be 0, 1, 2, ...
+CHECKS: Mapping[str, Callable[[Make], None]] = {
+    check.__name__: check
+    for check in (
+        checks.nothing_is_known_before_the_first_sample,
+        checks.only_seen_classes_are_predicted,
+        checks.asking_changes_nothing,
+        checks.observing_leaves_its_input_alone,
+        checks.callers_may_reuse_their_buffers,
+        checks.many_samples_at_once_equal_one_by_one,
+        checks.stored_samples_fit_the_memory,
+        checks.the_seed_decides_everything,
+        checks.a_saved_learner_goes_on_exactly,
+        checks.it_learns,
+        checks.every_image_that_is_trained_on_was_augmented,
+        checks.updates_follow_the_iterations,
+        checks.updates_follow_the_flops_that_are_earned,
+        checks.tiny_settings_work,
+        checks.boundaries_and_early_ends_are_harmless,
+        guards.what_is_frozen_stays_as_it_is,
+        guards.bad_input_is_refused_and_changes_nothing,
+    )
+}
 
 
 def check_method(method: str | Callable[..., Learner], **options: Value) -> tuple[str, ...]:
@@ -77,311 +86,3 @@ def maker(method: Callable[..., Learner], **options: Value) -> Make:
         samples=40,
     )
     return make
-
-
-def small_backbone(seed: int = 1) -> ResNet:
-    return build(lambda: ResNet(depth=8, width=4), Randomness(seed).at(0, "backbone"))
-
-
-def nothing_is_known_before_the_first_sample(make: Make) -> None:
-    answers = make().predict(DATA.test.images[torch.arange(3)])
-    expect(answers.tolist() == [UNKNOWN] * 3, f"predict answered {answers.tolist()}")
-
-
-def only_seen_classes_are_predicted(make: Make) -> None:
-    learner, seen = make(), set()
-    x, y = samples(40)
-    for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
-        learner.observe(x_i, y_i)
-        seen.add(int(y_i))
-        answers = set(learner.predict(DATA.test.images[torch.arange(0, 80, 5)]).tolist())
-        expect(answers <= seen, f"predicted {answers - seen}, seen were {seen}")
-        shape = tuple(learner.scores(x[:2]).shape)
-        expect(shape == (2, len(seen)), f"scores of 2 images have shape {shape}")
-
-
-def asking_changes_nothing(make: Make) -> None:
-    asked, silent = make(), make()
-    x, y = samples(30)
-    for i in range(len(y)):
-        if i and i % 3 == 0:
-            before, copy = digest(asked.state_dict()), x.clone()
-            asked.predict(x), asked.scores(x[:1]), asked.costs()
-            expect(digest(asked.state_dict()) == before, "a question changed the state")
-            expect(torch.equal(x, copy), "a question changed its images")
-        asked.observe(x[i : i + 1], y[i : i + 1])
-        silent.observe(x[i : i + 1], y[i : i + 1])
-    same = digest(asked.state_dict()) == digest(silent.state_dict())
-    expect(same, "a learner that was asked learns otherwise")
-
-
-def observing_leaves_its_input_alone(make: Make) -> None:
-    learner = make()
-    x, y = samples(20)
-    copies = x.clone(), y.clone()
-    for x_i, y_i in zip(x.split(5), y.split(5), strict=True):  # these are x and y, not copies
-        learner.observe(x_i, y_i)
-    expect(torch.equal(x, copies[0]) and torch.equal(y, copies[1]), "observe changed its input")
-
-
-def callers_may_reuse_their_buffers(make: Make) -> None:
-    learner, other = make(), make()
-    x, y = samples(30)
-    for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
-        image, label = x_i.clone(), y_i.clone()
-        learner.observe(image, label)
-        image.zero_(), label.zero_()
-        other.observe(x_i, y_i)
-    same = torch.equal(learner.scores(x), other.scores(x))
-    expect(same, "the learner kept its caller's buffer instead of a copy")
-
-
-def many_samples_at_once_equal_one_by_one(make: Make) -> None:
-    x, y = samples(30)
-    one = make()
-    teach(one, x, y)
-    for batch in (2, 7, 30):
-        many = make()
-        teach(many, x, y, batch)
-        same = digest(one.state_dict()) == digest(many.state_dict())
-        expect(same, f"batches of {batch} give another state than single samples")
-
-
-def stored_samples_fit_the_memory(make: Make) -> None:
-    """Counted in bytes: what is stored of an image may be smaller than the image."""
-    learner = make(memory_size=7)
-    x, y = samples(60)
-    teach(learner, x, y, batch=4)
-    held = bytes_held(learner).get("images", 0)
-    expect(held <= 7 * x[0].nbytes, f"{held} bytes of samples for 7 images of {x[0].nbytes}")
-
-
-def the_seed_decides_everything(make: Make) -> None:
-    x, y = samples(30)
-    before = torch.get_rng_state()
-    one, same, other = make(), make(), make(seed=2)
-    for learner in (one, same, other):
-        teach(learner, x, y)
-        learner.predict(x)
-    expect(torch.equal(torch.get_rng_state(), before), "the global random state was used")
-    expect(torch.equal(one.scores(x), same.scores(x)), "the same seed gives other scores")
-    expect(not torch.equal(one.scores(x), other.scores(x)), "another seed changes nothing")
-
-
-def a_saved_learner_goes_on_exactly(make: Make) -> None:
-    """Saved while updates are part-owed and samples wait; scores, because labels hide much."""
-    x, y = samples(40)
-    for at in (1, 13, 22):
-        learner, fresh = make(iterations=0.75), make(iterations=0.75)
-        teach(learner, x[:at], y[:at])
-        with tempfile.TemporaryDirectory() as folder:
-            write_snapshot(Path(folder), at, learner.state_dict(), about={})
-            snapshot = read_newest(Path(folder))
-        assert snapshot is not None  # it has just been written
-        fresh.load_state_dict(snapshot.state)
-        expect(torch.equal(learner.scores(x), fresh.scores(x)), f"loaded at {at}: other scores")
-        for other in (learner, fresh):
-            teach(other, x[at:], y[at:])
-            other.finish()
-        same = digest(learner.state_dict()) == digest(fresh.state_dict())
-        expect(same, f"loaded at sample {at}, it goes on in another way")
-
-
-def it_learns(make: Make) -> None:
-    learner = make()
-    x, y = samples(160)
-    teach(learner, x, y)
-    learner.finish()
-    right = learner.predict(DATA.test.images[torch.arange(80)]) == IDS[DATA.test.labels]
-    accuracy = float(right.float().mean())
-    expect(accuracy > 0.8, f"accuracy {accuracy:.2f} after 160 samples; chance is 0.25")
-
-
-def updates_follow_the_iterations(make: Make) -> None:
-    x, y = samples(12)
-    for iterations in (0.25, 1, 2.25, 3):
-        learner = make(iterations=iterations)
-        teach(learner, x, y)
-        learner.finish()
-        updates, due = learner.work.updates, int(iterations * 12)
-        expect(updates == due, f"{updates} updates for {iterations} x 12 samples, not {due}")
-        expect(learner.costs()["updates"] == updates, "costs() tells another number of updates")
-
-
-def updates_follow_the_flops_that_are_earned(make: Make) -> None:
-    x, y = samples(40)
-    plain = make()
-    teach(plain, x, y)
-    expect(plain.work.flops > 0, "no FLOPs were counted: tell `work` the passes of each update")
-    for share in (0.4, 2.0):
-        earned = share * plain.work.flops
-        learner, dearest = make(flops=earned / 40), 0
-        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
-            learner.observe(x_i, y_i)
-            dearest = max(dearest, learner.work.last)
-        learner.finish()
-        gap, work = abs(learner.work.flops - earned), learner.work
-        one = max(dearest, work.last, work.pending)
-        expect(gap <= one, f"{gap:,.0f} FLOPs off, which is more than the {one:,} of an update")
-
-
-def tiny_settings_work(make: Make) -> None:
-    """A batch and a memory of one, a single class, a single sample."""
-    x, y = samples(12)
-    for batch_size in (1, 2, 3):
-        learner = make(memory_size=1, batch_size=batch_size)
-        learner.observe(x[:1], y[:1])
-        expect(learner.predict(x[:1]).tolist() == y[:1].tolist(), "the only class is not answered")
-        teach(learner, x[1:], y[1:])
-        learner.finish()
-        expect(bool(torch.isfinite(learner.scores(x)).all()), f"batch {batch_size}: not finite")
-
-
-def boundaries_and_early_ends_are_harmless(make: Make) -> None:
-    learner = make()
-    x, y = samples(24)
-    learner.finish()
-    learner.end_task()
-    teach(learner, x[:11], y[:11])
-    learner.end_task()
-    learner.finish()
-    teach(learner, x[11:], y[11:])
-    expect(bool(torch.isfinite(learner.scores(x)).all()), "scores are not finite")
-
-
-def what_is_frozen_stays_as_it_is(make: Make) -> None:
-    """The whole backbone, or its stem: weights, statistics and mode, also of every copy.
-
-    Batches that batch norm has counted mark its copies: they begin with far more than are learned.
-    """
-    x, y = samples(40)
-    for part in ("", "stem"):
-        given = frozen_backbone(part)
-        learner, fresh = make(backbone=given), make(backbone=frozen_backbone(part))
-        frozen, before = given.get_submodule(part), digest(given.get_submodule(part).state_dict())
-        rest = digest(given.state_dict())
-        teach(learner, x[:20], y[:20])
-        learner.end_task()
-        fresh.load_state_dict(learner.state_dict())
-        for one in (learner, fresh):
-            teach(one, x[20:], y[20:])
-            one.finish()
-        expect(digest(frozen.state_dict()) == before, "frozen weights or statistics have changed")
-        modes = {module.training for module in frozen.modules()}
-        expect(modes == {False}, "a frozen part was left in training mode")
-        counts = {int(norm.num_batches_tracked) for norm in norms_of(learner)}
-        expect(max(counts) == MARK, "statistics of a copy of the frozen part have changed")
-        expect(not part or digest(given.state_dict()) != rest, "what is not frozen does not learn")
-        same = digest(learner.state_dict()) == digest(fresh.state_dict())
-        expect(same, "loaded, it goes on in another way")
-
-
-MARK = 10**6
-
-
-def frozen_backbone(part: str) -> ResNet:
-    """Return a backbone of which a part is frozen, with batch norm that has seen many batches."""
-    backbone = small_backbone()
-    for norm in backbone.get_submodule(part).requires_grad_(False).eval().modules():
-        if isinstance(norm, nn.BatchNorm2d) and norm.num_batches_tracked is not None:
-            norm.num_batches_tracked.fill_(MARK)
-    return backbone
-
-
-def norms_of(learner: Learner) -> list[Any]:
-    """Return every batch norm in the networks of a learner."""
-    networks = [part for part in learner.parts().values() if isinstance(part, nn.Module)]
-    norms = nn.modules.batchnorm._BatchNorm
-    return [part for network in networks for part in network.modules() if isinstance(part, norms)]
-
-
-BAD_IMAGES: Mapping[str, Callable[[Tensor], Any]] = {
-    "not a tensor": lambda x: x.numpy(),
-    "float": lambda x: x.float() / 255,
-    "NaN": lambda x: torch.full(x.shape, float("nan")),
-    "int64": lambda x: x.long(),
-    "one image without a batch": lambda x: x[0],
-    "no images": lambda x: x[:0],
-    "another size": lambda x: x[:, :, :-1],
-    "another channel": lambda x: x[:, :1],
-    "five dimensions": lambda x: x[None],
-    "sparse": lambda x: x.to_sparse(),
-    "nested": lambda x: torch.nested.nested_tensor(list(x), layout=torch.jagged),
-    "without numbers": lambda x: x.to("meta"),
-}
-BAD_LABELS: Mapping[str, Callable[[Tensor], Any]] = {
-    "list": lambda y: y.tolist(),
-    "float": lambda y: y.float(),
-    "NaN": lambda y: torch.full(y.shape, float("nan")),
-    "bool": lambda y: y > 1,
-    "negative": lambda y: torch.where(torch.arange(len(y)) == 1, -1, y),
-    "too few": lambda y: y[1:],
-    "a column": lambda y: y[:, None],
-    "a scalar": lambda y: y[0],
-    "beyond int64": lambda y: torch.full(y.shape, 2**63, dtype=torch.uint64),
-    "sparse": lambda y: y.to_sparse(),
-    "nested": lambda y: torch.nested.nested_tensor([y], layout=torch.jagged),
-    "without numbers": lambda y: y.to("meta"),
-}
-
-
-def bad_input_is_refused_and_changes_nothing(make: Make) -> None:
-    learner = make()
-    x, y = samples(9)
-    teach(learner, x[:5], y[:5])
-    before = digest(learner.state_dict())
-    for name, bad in BAD_IMAGES.items():
-        refused(name, learner.observe, bad(x[5:]), y[5:])
-        for question in (learner.predict, learner.scores, make().predict):
-            refused(name, question, bad(x))
-    for name, bad in BAD_LABELS.items():
-        refused(f"labels: {name}", learner.observe, x[5:], bad(y[5:]))
-    expect(digest(learner.state_dict()) == before, "refused input has changed the state")
-
-
-CHECKS: Mapping[str, Callable[[Make], None]] = {
-    check.__name__: check
-    for check in (
-        nothing_is_known_before_the_first_sample,
-        only_seen_classes_are_predicted,
-        asking_changes_nothing,
-        observing_leaves_its_input_alone,
-        callers_may_reuse_their_buffers,
-        many_samples_at_once_equal_one_by_one,
-        stored_samples_fit_the_memory,
-        the_seed_decides_everything,
-        a_saved_learner_goes_on_exactly,
-        it_learns,
-        updates_follow_the_iterations,
-        updates_follow_the_flops_that_are_earned,
-        tiny_settings_work,
-        boundaries_and_early_ends_are_harmless,
-        what_is_frozen_stays_as_it_is,
-        bad_input_is_refused_and_changes_nothing,
-    )
-}
-
-
-def samples(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Return n training images in a random order, with class ids 7, 3, 11 and 2."""
-    order = torch.randperm(len(DATA.train), generator=torch.Generator().manual_seed(seed))[:n]
-    return DATA.train.images[order], IDS[DATA.train.labels[order]]
-
-
-def teach(learner: Learner, x: Tensor, y: Tensor, batch: int = 1) -> None:
-    for part in torch.arange(len(y)).split(batch):
-        learner.observe(x[part], y[part])
-
-
-def expect(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise ContractBroken(otherwise)
-
-
-def refused(name: str, call: Callable[..., object], *arguments: object) -> None:
-    """Expect InvalidInput, the error that says what was wrong."""
-    try:
-        call(*arguments)
-    except InvalidInput:
-        return
-    raise ContractBroken(f"{name} was not refused")

@@ -36,6 +36,7 @@ class Learner(ABC):
     setting: "Setting"
     classes: "Classes"
     work: Work
+    own_views: float = 0  # images trained on that `augment` did not make, for each that it did
 
     @abstractmethod
     def observe(self, x: Tensor, y: Tensor) -> None:

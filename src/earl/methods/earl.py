@@ -71,6 +71,7 @@ class EARL(Learner):
         self.k, self.tau, self.lam = k, tau, lam
         self.correction, self.refresh = correction, residual_source == "refresh"
         self.on_top = preparatory_count == "on-top"
+        self.own_views = float("inf") if negative == "noise" else 0  # noise is nobody's image
         self.randomness = Randomness(setting.seed)
         etf = SimplexETF(d, setting.seed)
         self.frame = Frame(etf, setting.device)

@@ -27,6 +27,8 @@ class SCR(Learner):
     in Online Class-Incremental Continual Learning", CVPR Workshops 2021. Knows no tasks.
     """
 
+    own_views = 1  # the strong one
+
     def __init__(
         self,
         backbone: nn.Module,

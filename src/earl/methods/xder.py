@@ -59,6 +59,7 @@ class XDER(Learner):
         self.alpha, self.beta, self.gamma, self.lam, self.eta = alpha, beta, gamma, lam, eta
         self.mu, self.temperature, self.views, self.future = mu, temperature, views, future
         self.contrasted, self.smallest_crop, self.mirror = contrasted, smallest_crop, mirror
+        self.own_views = views  # strong ones, for the contrast
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
         self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
