@@ -1,9 +1,12 @@
 """The ledger against hand-made runs: every number of the paper has its line, and its own runs."""
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from earl.cli import app
 from earl.report.ledger import Line, ledger, summary
 from earl.report.reported import figures
 from earl.runs import find_runs
@@ -25,6 +28,20 @@ def test_every_number_of_the_paper_has_a_line_and_a_command() -> None:
     assert all(entry.command.startswith("earl ") for entry in lines)
     assert sum(sum(row.values()) for row in summary(lines).values()) == len(lines)
     assert len(lines) == 620 + 6  # six stand in the text
+
+
+def test_what_the_text_tells_of_costs_has_a_command_that_prints_it() -> None:
+    commands = {entry.table: entry.command.split()[1:] for entry in ledger([])}
+    budget, answer = commands["text_memory_budget"], commands["text_rc_cost"]
+    assert budget == ["list", "methods", "--cost", "--dataset", "cifar10"]
+    assert answer == ["list", "methods", "--cost", "--dataset", "imagenet-200", "--method", "earl"]
+    small = [word.replace("imagenet-200", "shapes") for word in answer]  # d = 16, N = 40, k = 15
+    text = CliRunner().invoke(app, small).stdout
+    assert "earl: residual correction takes 3dN + kN = 2,520 FLOPs an answer, " in text
+    rows = json.loads(CliRunner().invoke(app, [*small, "--json"]).stdout)
+    assert rows["earl"]["answer"]["correction"] == 2_520 and "answer" not in rows["er"]
+    share = 100 * 2_520 / rows["earl"]["answer"]["forward"]
+    assert f" {share:.2f} % of its forward pass" in text
 
 
 def test_runs_are_averaged_over_seeds_and_held_against_the_paper(tmp_path: Path) -> None:

@@ -92,6 +92,27 @@ def test_bytes_follow_the_formula(method: str, extra: int, er: Cost) -> None:
     assert more == pytest.approx(extra, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("method", "dataset", "classes", "flops"),
+    [
+        ("earl", "cifar10", 10, 3 * 4096 * 100 + 15 * 100),
+        ("earl", "imagenet-200", 200, 24_606_000),  # 3dN + kN with d = 4096, N = 2 000, k = 15
+        ("earl-no-pdt", "digits", 10, 3 * 64 * 100 + 15 * 100),
+        ("earl-no-rc", "cifar10", 10, 0),
+        ("er", "cifar10", 10, 0),
+    ],
+)
+def test_residual_correction_costs_what_the_paper_s_formula_says(
+    method: str, dataset: str, classes: int, flops: int
+) -> None:
+    settings = {"width": 4, "depth": 8, "batch_size": 4, "iterations": 1.0}
+    settings |= {"hidden": 0} if method != "er" else {}
+    run = Experiment(method=method, dataset=dataset, stream="disjoint", settings=settings)
+    cost = cost_of(run, (3, 16, 16), classes)
+    assert cost.correction == flops
+    assert bool(cost.forward) == (method != "er")
+
+
 def test_stored_logits_are_counted_by_the_classes_they_know() -> None:
     small = {"width": 4, "depth": 8}
     derpp, xder = cost("der++", **small), cost("x-der", **small)

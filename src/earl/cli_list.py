@@ -132,10 +132,23 @@ def print_costs(dataset: str, methods: list[str], as_json: bool) -> None:
         costs[name] = cost_of(experiment, shape, classes)
         sys.stderr.write(f"measured {name}\n")
     if as_json:
-        rows = {n: {"flops": c.flops, "bytes": dict(c.bytes)} for n, c in costs.items()}
-        say(json.dumps(rows, indent=2))
+        say(json.dumps({n: cost_fields(c) for n, c in costs.items()}, indent=2))
         return
     Console(highlight=False).print(cost_table(costs))
+    for name, c in costs.items():
+        if c.correction:
+            say(
+                f"{name}: residual correction takes 3dN + kN = {c.correction:,} FLOPs an answer, "
+                f"{100 * c.correction / c.forward:.2f} % of its forward pass ({c.forward:,})"
+            )
+
+
+def cost_fields(cost: "Cost") -> dict[str, Any]:
+    """Return a cost for JSON; that of an answer where it is more than a forward pass."""
+    fields: dict[str, Any] = {"flops": cost.flops, "bytes": dict(cost.bytes)}
+    if cost.correction:
+        fields["answer"] = {"forward": cost.forward, "correction": cost.correction}
+    return fields
 
 
 def cost_table(costs: "dict[str, Cost]") -> "Table":

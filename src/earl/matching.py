@@ -11,6 +11,7 @@ from earl.budget import bytes_held
 from earl.datasets.dataset import Dataset, Split
 from earl.errors import InvalidSetting
 from earl.learner import Learner
+from earl.methods.earl import EARL
 from earl.randomness import Randomness
 from earl.recipes import Value
 
@@ -26,10 +27,15 @@ CANDIDATES = 120  # samples in memory, at least, from which methods that choose 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a method costs in the middle of a stream: FLOPs of an update, bytes by name."""
+    """What a method costs in the middle of a stream: FLOPs of an update, bytes by name.
+
+    Of a method that corrects residuals also FLOPs of an answer: forward pass and correction.
+    """
 
     flops: float
     bytes: Mapping[str, int]
+    forward: int = 0
+    correction: int = 0
 
     @property
     def total_bytes(self) -> int:
@@ -47,7 +53,10 @@ def cost_of(
     learner = fed(experiment, image_shape, classes, tasks)
     passes = passes_per_update(experiment, image_shape[0], classes, tasks)
     flops = sum(n * learner.work.price(name) for name, n in passes.items() if n)
-    return Cost(flops, bytes_held(learner))
+    if not isinstance(learner, EARL):
+        return Cost(flops, bytes_held(learner))
+    answer = learner.work.price("forwards"), learner.correction_flops()
+    return Cost(flops, bytes_held(learner), *answer)
 
 
 def passes_per_update(

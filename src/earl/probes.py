@@ -164,12 +164,14 @@ def class_cosines(scene: Scene, indices: Tensor) -> Tensor:
     Of EARL's feature where it corrects, after the correction, which leaves no unit vector: its
     scores are inner products.
     """
+    if isinstance(scene.learner, EARL):
+        f_hat = scene.learner.features(scene.test.images[indices])
+        if scene.learner.correction:
+            f_hat = F.normalize(scene.learner.corrected(f_hat), dim=1)
+        return (f_hat @ scene.learner.vectors().T).cpu()
     learner = embedding(scene, "cosines")
     h = features_of(learner, scene.test.images, indices)
-    W = learner.vectors().float()
-    if isinstance(learner, EARL) and learner.correction:
-        h = learner.corrected(h.to(W.device)).cpu()
-    return F.normalize(h, dim=1) @ F.normalize(W.cpu(), dim=1).T
+    return F.normalize(h, dim=1) @ F.normalize(learner.vectors().float().cpu(), dim=1).T
 
 
 def age(scene: Scene, c: int) -> int:

@@ -209,6 +209,14 @@ class EARL(Learner):
             costs["reencoded"] = len(self._refresh_rows())  # forward passes before an evaluation
         return costs
 
+    def correction_flops(self) -> int:
+        """Return 3dN + kN, what the correction of one feature costs with all pairs there (Supp.).
+
+        Distances to N features of d numbers, each subtracted, squared and added; choosing k.
+        """
+        N = self.residuals.per_class * len(self.classes)
+        return 3 * self.frame.etf.d * N + self.k * N if self.correction else 0
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self._refreshed = None  # it belongs to the state that was
