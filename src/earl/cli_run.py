@@ -9,7 +9,7 @@ import typer
 from earl import cli_data, cli_report
 from earl.cli_data import CacheRoot, DataRoot, Limit, PerClass, SkipBroken
 from earl.cli_report import TensorBoard, TensorBoardDir
-from earl.cli_text import complain, parse_settings, print_json, say
+from earl.cli_text import complain, page, parse_settings, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -133,6 +133,7 @@ def carry_out(
     board: Path | None = None,
 ) -> None:
     """Run to the end, alone or with the other ranks of torchrun, then print the result."""
+    from earl import progress
     from earl.allocator import keep_freed_memory
     from earl.together import carry_on, join, losses_explained
 
@@ -144,6 +145,7 @@ def carry_out(
         moments = carry_on(directory, dataset, ranks, device, threads, seconds)
         if ranks is None or ranks.first:
             moments = cli_report.shown_live(directory, moments, board)
+            moments = progress.noted(moments, directory.path)
         show_progress(moments, directory.experiment.method, directory.path, ranks)
     if ranks is not None and not ranks.first:
         return
@@ -188,19 +190,18 @@ def result(directory: "RunDirectory") -> dict[str, Any]:
 
 def print_results(runs: "list[RunDirectory]") -> None:
     """Print the metrics of finished runs in percent, and what they cost."""
-    from rich.console import Console
     from rich.table import Table
 
     results = [result(run) for run in runs]
     metrics = list(results[0]["metrics"])
     table = Table(title=None, box=None, header_style="bold", pad_edge=False)
-    table.add_column("method")
+    table.add_column("method", overflow="fold")
     for name in (*metrics, "images", "GFLOPs", "MB", "seconds"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for r in results:
         cells = [f"{100 * r['metrics'][name]:.1f}" for name in metrics]
         costs = r["costs"]
         cells.append(f"{costs['images'] + costs.get('replayed', 0):,}")
         cells += [f"{costs['flops'] / 1e9:,.0f}", f"{costs['bytes'] / 1e6:,.2f}"]
         table.add_row(r["method"], *cells, f"{r['seconds']:.0f}")
-    Console(highlight=False).print(table)
+    page().print(table)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from earl.cli_data import CacheRoot, DataRoot, Json
-from earl.cli_text import complain, print_json, say
+from earl.cli_text import complain, page, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -110,15 +110,14 @@ def show(snapshots: "Generator[Sequence[Status]]", title: str) -> "Sequence[Stat
 
 def print_end(runs: "Sequence[Status]", as_json: bool) -> None:
     """Print the results; if runs have failed, also these, and exit with 1."""
-    from rich.console import Console
-
     from earl.overview import results
 
     failed = [run for run in runs if run.state == "failed"]
     if as_json:
         print_json({"runs": [as_dict(run) for run in runs]})
     elif len(failed) < len(runs):
-        Console(highlight=False).print(results(runs))
+        console = page()
+        console.print(*results(runs, console.width), sep="\n")
     if failed:
         complain(f"\n{len(failed)} of {len(runs)} runs failed:")
         for run in failed:
@@ -128,13 +127,13 @@ def print_end(runs: "Sequence[Status]", as_json: bool) -> None:
 
 def print_runs(runs: "Sequence[Status]", as_json: bool) -> None:
     """Print all runs and how they stand."""
-    from earl.overview import counts, share
+    from earl.overview import counts, percent, share
 
     if as_json:
         print_json({"runs": [as_dict(run) for run in runs]})
         return
     for run in runs:
-        part = f"{share(run):.0%}" if run.state in ("interrupted", "in use") else ""
+        part = percent(share(run)) if run.state in ("interrupted", "in use") else ""
         say(f"{run.state:<12}{part:>4}  {run.path}" + (f": {run.message}" if run.message else ""))
     say(counts(runs))
 

@@ -2,8 +2,14 @@
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from earl.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+UNLIMITED = 10_000  # letters in a line
 
 
 def parse_settings(given: list[str]) -> dict[str, bool | int | float | str]:
@@ -15,6 +21,13 @@ def parse_settings(given: list[str]) -> dict[str, bool | int | float | str]:
             raise InvalidSetting(f"--set {text!r} must have the form NAME=VALUE")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+def page() -> "Console":
+    """Return stdout for tables: as wide as the terminal; in a file or a pipe nothing is cut."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else UNLIMITED)
 
 
 def say(text: str) -> None:

@@ -4,12 +4,13 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from statistics import fmean, stdev
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from earl.progress import Stopped, stop_on_signal
+from earl.progress import Stopped, clock, stop_on_signal
+from earl.shortnames import shortened, without_common
 from earl.sweep import State, Status
 
 Snapshot = Sequence[Status]
@@ -22,7 +23,10 @@ STYLES: dict[State, str] = {
     "waiting": "dim",
 }
 CELL = len("100.0 at 100%")  # so that columns stand still
+GAP = 2  # letters between two columns
+LEAST_NAME = 20  # letters that a name has at least, if seeds can stand below each other
 OTHER_LINES = 6  # of the screen: the head, the foot and the prompt
+TENTH = 0.1  # of all samples, after which a log gets a line
 
 
 def group_of(status: Status) -> str:
@@ -63,35 +67,54 @@ def live(title: str, console: Console) -> Generator[None, Snapshot, None]:
         first: float | None = None
         while True:
             runs = yield
-            first = done(runs) if first is None else first
+            first = work(runs)[0] if first is None else first
             seconds = time.monotonic() - begun
             room = max(1, console.height - OTHER_LINES)
             head = Text.assemble((title, "bold"), f"\n{counts(runs)}{times(runs, first, seconds)}")
-            screen.update(Group(head, table(runs, room)), refresh=True)
+            screen.update(Group(head, *table(runs, room, console.width)), refresh=True)
 
 
 def lines(title: str, console: Console) -> Generator[None, Snapshot, None]:
-    """Print a line when a run starts, ends, fails or has to wait."""
-    before: dict[object, State] = {}
+    """Print a line when a run starts, ends, fails or has to wait, and one for every tenth done."""
+    begun = time.monotonic()
+    before: dict[object, Status] = {}
+    first = told = 0.0
     while True:
         runs = yield
+        done, whole = work(runs)
         if not before:
-            console.print(f"{title}: {counts(runs)}", highlight=False, markup=False)
-        ended = sum(run.state in ("finished", "failed") for run in runs)
+            first = told = done
+            tell(console, f"{title}: {counts(runs)}")
+        ended = f"[{sum(run.state in ('finished', 'failed') for run in runs)}/{len(runs)}]"
+        left = times(runs, first, time.monotonic() - begun)
         for run in runs:
-            known = before.get(run.path, "finished" if run.state == "finished" else "waiting")
-            before[run.path] = run.state
-            if run.state != known and run.state not in ("waiting", "interrupted"):
-                text = f"[{ended}/{len(runs)}] {run.state}: {group_of(run)}/{run.path.name}"
-                console.print(text + detail(run), highlight=False, markup=False, soft_wrap=True)
+            known = before.get(run.path)
+            before[run.path] = run
+            if is_news(run, known):
+                name = f"{group_of(run)}/{run.path.name}"
+                tell(console, f"{ended} {run.state}: {name}{detail(run, known)}{left}")
+                told = done
+        if done - told >= TENTH * whole:
+            told = done
+            tell(console, f"{ended} {counts(runs)}{left}")
 
 
-def detail(run: Status) -> str:
+def tell(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def is_news(run: Status, known: Status | None) -> bool:
+    """Tell whether a run has come to a state that should stand in a log."""
+    state = known.state if known else "finished" if run.state == "finished" else "waiting"
+    return run.state != state and run.state not in ("waiting", "interrupted")
+
+
+def detail(run: Status, known: Status | None) -> str:
     """Return what there is to add about a run in its state."""
     if run.state == "finished":
         return f", A_AUC {100 * run.metrics['A_AUC']:.1f}, A_last {100 * run.metrics['A_last']:.1f}"
-    if run.state == "running" and run.step:
-        return f", going on from about sample {run.step}"
+    if run.state == "running" and known and known.step:
+        return f", going on from sample {known.step}"
     return f": {run.message.splitlines()[-1]}" if run.message else ""
 
 
@@ -102,48 +125,83 @@ def counts(runs: Snapshot) -> str:
     return ", ".join(parts + [f"{n} {state}" for state, n in numbers.items() if n])
 
 
-def done(runs: Snapshot) -> float:
-    """Return the work done, counted in runs."""
-    return sum(1.0 if run.state == "finished" else share(run) for run in runs)
+def work(runs: Snapshot) -> tuple[float, float]:
+    """Return the samples learned, and those of all runs; those that have failed do not count.
+
+    A stream that has not begun is taken to be as long as others of its kind, or of the sweep.
+    """
+    known: dict[tuple[str, ...], list[int]] = {}
+    for run in runs:
+        if run.total:
+            known.setdefault(run.path.parts[-4:-2], []).append(run.total)
+    typical = fmean([total for totals in known.values() for total in totals] or [1])
+    guess = {place: fmean(totals) for place, totals in known.items()}
+    counted = [run for run in runs if run.state != "failed"]
+    whole = [run.total or guess.get(run.path.parts[-4:-2], typical) for run in counted]
+    done = (share(run) * samples for run, samples in zip(counted, whole, strict=True))
+    return sum(done), sum(whole)
 
 
 def share(run: Status) -> float:
+    if run.state == "finished":
+        return 1.0
     return run.step / run.total if run.total else 0.0
 
 
+def percent(part: float) -> str:
+    """Return a share in whole percent; all but all is 99."""
+    return f"{int(100 * part + 1e-9)}%"
+
+
 def times(runs: Snapshot, first: float, seconds: float) -> str:
-    """Return the time so far and, once some work was done, about how long the rest will take."""
-    text = f" · {clock(seconds)}"
-    worked = done(runs) - first
-    left = sum(1 - share(run) for run in runs if run.state not in ("finished", "failed"))
-    return text + (f", about {clock(seconds * left / worked)} left" if worked and left else "")
+    """Return the share of all samples that is done, the time so far, and about how long is left.
+
+    The rest is taken to go at the pace of all that was learned since `first`.
+    """
+    done, whole = work(runs)
+    text = f" · {percent(done / whole)} learned · {clock(seconds)}" if whole else ""
+    if not first < done < whole:
+        return text
+    return f"{text}, about {clock(seconds * (whole - done) / (done - first))} left"
 
 
-def clock(seconds: float) -> str:
-    minutes, s = divmod(round(seconds), 60)
-    hours, m = divmod(minutes, 60)
-    return f"{hours}:{m:02}:{s:02}" if hours else f"{m}:{s:02}"
+def table(runs: Snapshot, room: int, width: int) -> list[RenderableType]:
+    """Return all runs in about `room` rows; groups where something happens come first.
 
-
-def table(runs: Snapshot, room: int) -> Group:
-    """Return all runs in at most `room` rows; groups where something happens come first."""
-    groups = grouped(runs)
-    shown = groups
-    if len(groups) > room:
-        order: list[State] = ["failed", "running", "in use", "interrupted", "waiting", "finished"]
-        first = {name: min(order.index(run.state) for run in of) for name, of in groups.items()}
-        chosen = set(sorted(groups, key=first.__getitem__)[: max(1, room - 1)])
-        shown = {name: of for name, of in groups.items() if name in chosen}
-    seeds = sorted({run.experiment.seed for of in shown.values() for run in of})
-    rows = Table(box=None, pad_edge=False, header_style="dim")
-    rows.add_column("accuracy, %", no_wrap=True)
-    for seed in seeds:
-        rows.add_column(f"seed {seed}", justify="right", no_wrap=True, min_width=CELL)
-    for name, of in shown.items():
-        cells = {run.experiment.seed: cell(run) for run in of}
-        rows.add_row(name, *(cells.get(seed, Text("")) for seed in seeds))
+    Names are shortened as far as needed and numbers never: seeds that do not fit beside each other
+    stand below.
+    """
+    groups, seeds = grouped(runs), sorted({run.experiment.seed for run in runs})
+    fit = max(1, (width - LEAST_NAME) // (CELL + GAP))
+    blocks = -(-len(seeds) // fit)
+    each = -(-len(seeds) // blocks)
+    shown = liveliest(groups, (room + 1) // blocks - 1 if blocks > 1 else room)
+    names, common = shortened(list(shown), max(1, width - each * (CELL + GAP)))
+    made: list[RenderableType] = (
+        [Text(f"all runs: {common}", "dim", overflow="fold")] if common else []
+    )
+    for start in range(0, len(seeds), each):
+        rows = Table(box=None, pad_edge=False, header_style="dim")
+        rows.add_column("accuracy, %", no_wrap=True)
+        part = seeds[start : start + each]
+        for seed in part:
+            rows.add_column(f"seed {seed}", justify="right", no_wrap=True, min_width=CELL)
+        for name, of in zip(names, shown.values(), strict=True):
+            cells = {run.experiment.seed: cell(run) for run in of}
+            rows.add_row(Text(name), *(cells.get(seed, Text("")) for seed in part))
+        made.append(rows)
     hidden = len(groups) - len(shown)
-    return Group(rows, Text(f"… and {hidden} more rows", "dim")) if hidden else Group(rows)
+    return [*made, Text(f"… and {hidden} more rows", "dim")] if hidden else made
+
+
+def liveliest(groups: dict[str, list[Status]], room: int) -> dict[str, list[Status]]:
+    """Return at most so many groups, those in which something happens, in their order."""
+    if len(groups) <= room:
+        return groups
+    order: list[State] = ["failed", "running", "in use", "interrupted", "waiting", "finished"]
+    first = {name: min(order.index(run.state) for run in of) for name, of in groups.items()}
+    chosen = set(sorted(groups, key=first.__getitem__)[: max(1, room - 1)])
+    return {name: of for name, of in groups.items() if name in chosen}
 
 
 def cell(run: Status) -> Text:
@@ -151,24 +209,36 @@ def cell(run: Status) -> Text:
     accuracy = "" if run.accuracy is None else f"{100 * run.accuracy:.1f} "
     text = {
         "waiting": "·",
-        "interrupted": f"{accuracy}at {share(run):.0%}",
-        "running": f"{accuracy}at {share(run):.0%}" if run.total else "starting",
+        "interrupted": f"{accuracy}at {percent(share(run))}",
+        "running": f"{accuracy}at {percent(share(run))}" if run.total else "starting",
         "finished": accuracy.strip(),
     }
     return Text(text.get(run.state, run.state), STYLES[run.state])
 
 
-def results(runs: Snapshot, metrics: Sequence[str] = ("A_AUC", "A_last")) -> Table:
-    """Return the metrics of the finished runs in percent: mean and deviation over the seeds."""
+def results(
+    runs: Snapshot, width: int, metrics: Sequence[str] = ("A_AUC", "A_last")
+) -> list[RenderableType]:
+    """Return the metrics of the finished runs in percent: mean and deviation over the seeds.
+
+    Where names do not fit, what all have in common stands above them once.
+    """
+    groups = grouped(run for run in runs if run.state == "finished")
+    cells = [
+        [*(spread([100 * run.metrics[m] for run in of]) for m in metrics), str(len(of))]
+        for of in groups.values()
+    ]
+    heads, names, common = [*metrics, "seeds"], list(groups), ""
+    taken = sum(GAP + max(map(len, column)) for column in zip(heads, *cells, strict=True))
+    if max(map(len, names), default=0) > width - taken:
+        names, common = without_common(names)
     rows = Table(box=None, pad_edge=False, header_style="bold")
-    rows.add_column("run", no_wrap=True)
-    for name in metrics:
-        rows.add_column(name, justify="right", no_wrap=True)
-    rows.add_column("seeds", justify="right")
-    for name, of in grouped(run for run in runs if run.state == "finished").items():
-        values = [[100 * run.metrics[metric] for run in of] for metric in metrics]
-        rows.add_row(name, *(spread(v) for v in values), str(len(of)))
-    return rows
+    rows.add_column("run", overflow="fold")
+    for head in heads:
+        rows.add_column(head, justify="right", no_wrap=True)
+    for name, row in zip(names, cells, strict=True):
+        rows.add_row(Text(name), *row)
+    return [Text(f"all runs: {common}", overflow="fold"), rows] if common else [rows]
 
 
 def spread(values: Sequence[float]) -> str:

@@ -1,8 +1,14 @@
-"""Following a run: a progress bar on a terminal, plain lines elsewhere, and a stop that saves."""
+"""Following a run: a progress bar on a terminal, plain lines elsewhere, and a stop that saves.
 
+A run that goes on also leaves a note in its directory, for those who follow it from outside.
+"""
+
+import os
 import signal
+import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
@@ -14,7 +20,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from earl.durable import read_regular
 from earl.run import Moment
+
+NOTE = "progress.txt"  # in a run directory while the run goes on
+NOTE_SECONDS = 1.0  # between two notes
+_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # no link, no waiting
 
 
 class Stopped(Exception):
@@ -93,15 +104,65 @@ def bar(name: str, console: Console) -> Generator[None, Moment, None]:
 
 
 def lines(name: str, console: Console) -> Generator[None, Moment, None]:
-    """Print about ten lines in all."""
-    shown = 0
+    """Print about ten lines in all, with the newest accuracy and the time that is left."""
+    begun, first, shown, known = time.monotonic(), None, 0, ""
     while True:
         moment = yield
-        e = moment.evaluation
-        if e and (e.step == moment.total or e.step - shown >= moment.total / 10):
-            shown = e.step
-            console.print(
-                f"{name}: {e.step} of {moment.total} samples, {len(e.total)} classes, "
-                f"accuracy {100 * e.accuracy:.1f} %",
-                highlight=False,
-            )
+        first = moment.step - 1 if first is None else first
+        if e := moment.evaluation:
+            known = f", {len(e.total)} classes, accuracy {100 * e.accuracy:.1f} %"
+        if moment.step == moment.total or moment.step - shown >= moment.total / 10:
+            shown, left = moment.step, moment.total - moment.step
+            seconds = (time.monotonic() - begun) * left / (moment.step - first)
+            rest = f", about {clock(seconds)} left" if left else ""
+            text = f"{name}: {moment.step} of {moment.total} samples{known}{rest}"
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def clock(seconds: float) -> str:
+    """Return a time as hours, minutes and seconds.
+
+    >>> clock(59.6), clock(3725)
+    ('1:00', '1:02:05')
+    """
+    minutes, s = divmod(round(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    return f"{hours}:{m:02}:{s:02}" if hours else f"{m}:{s:02}"
+
+
+def noted(moments: Generator[Moment], folder: Path) -> Generator[Moment]:
+    """Yield the moments of a run; about every second a note in its directory tells how far it is.
+
+    The note is gone when the run ends or stops. Should it not be possible to write one, a run goes
+    on without: nothing depends on it.
+    """
+    last = -NOTE_SECONDS
+    try:
+        for moment in moments:
+            if time.monotonic() - last >= NOTE_SECONDS:
+                last = time.monotonic()
+                write_note(folder, moment.step, moment.total)
+            yield moment
+    finally:
+        moments.close()
+        with suppress(OSError):
+            (folder / NOTE).unlink()
+
+
+def write_note(folder: Path, step: int, total: int) -> None:
+    """Write over the note in one go, so that a reader finds the old or the new one."""
+    with suppress(OSError):
+        fd = os.open(folder / NOTE, os.O_WRONLY | os.O_CREAT | _SAFELY, 0o666)
+        try:
+            os.write(fd, f"{step:12} of {total:12}\n".encode())
+        finally:
+            os.close(fd)
+
+
+def read_note(folder: Path) -> tuple[int, int] | None:
+    """Return the step and the samples of the stream that a run has noted, if it has."""
+    try:
+        step, total = read_regular(folder / NOTE, limit=100).decode().split(" of ")
+        return int(step), int(total)
+    except (OSError, ValueError):
+        return None

@@ -203,6 +203,11 @@ def _read_tensors(path: Path, files: dict[str, Any]) -> dict[str, Tensor]:
         raise ValueError(f"{TENSORS} is no safetensors file: {str(error)[:80]!r}") from error
 
 
+def newest_step(root: Path) -> int:
+    """Return the step of the newest snapshot by its name, unread; 0 if there is none."""
+    return max([0, *map(_step, durable.entries(root, "snap-"))])
+
+
 def _name(step: int) -> str:
     return f"snap-{step:012d}"
 

@@ -19,7 +19,9 @@ from earl.engines import Engine, Job, LocalEngine
 from earl.errors import DirectoryInUse, EarlError, RunConflict
 from earl.experiment import Experiment
 from earl.history import read_history
+from earl.progress import NOTE, read_note
 from earl.rundirectory import SNAPSHOT_SECONDS, RunDirectory
+from earl.snapshot import newest_step
 
 State = Literal["waiting", "interrupted", "running", "in use", "finished", "failed"]
 LOG = "log.txt"
@@ -37,7 +39,7 @@ class Status:
     experiment: Experiment
     path: Path
     state: State
-    step: int = 0  # of the newest evaluation
+    step: int = 0  # of a run that goes on as it has noted, else that of its newest snapshot
     total: int = 0  # samples of the stream; 0 while nobody knows
     accuracy: float | None = None  # at the newest evaluation
     metrics: Mapping[str, float] = field(default_factory=dict)  # of a finished run
@@ -94,16 +96,20 @@ def look_at(experiment: Experiment, path: Path) -> Status:
     """Return what a run directory tells."""
     try:
         summary = RunDirectory(path, experiment).summary
-        step, total, accuracy = progress(path)
+        examined, total, accuracy = progress(path)
     except EarlError as error:  # another experiment, or no run of ours
         return Status(experiment, path, "failed", message=str(error))
     if summary is not None:
-        return Status(experiment, path, "finished", step, step, accuracy, summary["metrics"])
+        return Status(
+            experiment, path, "finished", examined, examined, accuracy, summary["metrics"]
+        )
     if (path / "LOCK").exists() and in_use(path):
         note = "another process works in this directory; waiting for it"
+        noted, total = read_note(path) or (0, total)
+        step = max(noted, examined)
         return Status(experiment, path, "in use", step, total, accuracy, message=note)
-    begun = (path / "experiment.json").exists()
-    return Status(experiment, path, "interrupted" if begun else "waiting", step, total, accuracy)
+    state: State = "interrupted" if (path / "experiment.json").exists() else "waiting"
+    return Status(experiment, path, state, newest_step(path / "snapshots"), total, accuracy)
 
 
 def progress(path: Path) -> tuple[int, int, float | None]:
@@ -143,6 +149,7 @@ class Run:
 
     def start(self, engine: Engine) -> None:
         try:
+            (self.path / NOTE).unlink(missing_ok=True)  # left by a kill
             self._log_start = size(self.path / LOG)
             self.job = engine.start(self.words, self.path / LOG)
         except OSError as error:
@@ -178,6 +185,8 @@ class Run:
         if written != self._written or s.state != "running" or not s.total:
             self._written = written
             self.status = Status(self.experiment, self.path, "running", *progress(self.path))
+        if note := read_note(self.path):
+            self.status = replace(self.status, step=max(note[0], self.status.step), total=note[1])
 
     def _read(self) -> None:
         self.status = look_at(self.experiment, self.path)
