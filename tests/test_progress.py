@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from earl import progress
+from earl.cli import app
 from earl.durable import lock_directory
 from earl.engines import Job
 from earl.experiment import Experiment
@@ -52,6 +54,17 @@ def test_a_run_that_goes_on_notes_how_far_it_is(
     for _ in noted(run.run(device="cpu", threads=1), run.path):
         pass
     assert run.summary is not None and not (run.path / NOTE).exists()
+
+
+def test_the_command_notes_how_far_its_run_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+    monkeypatch.setattr(progress, "NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "write_note", lambda folder, step, total: steps.append(step))
+    words = [*EXPERIMENT.command(), "--out", str(tmp_path), "--threads", "1", "--device", "cpu"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert steps == list(range(1, 41))
 
 
 def test_notes_are_written_about_once_a_second(
