@@ -343,6 +343,27 @@ def test_growing_leaves_old_rows_and_moments_and_starts_new_ones_afresh():
     optimizer.step()
 
 
+def test_new_rows_share_the_step_counter_so_that_their_updates_are_large_for_a_while():
+    """As the pages say: 3.2 times the learning rate at first, 6.5 at most, 3.2 after a hundred."""
+    part = head(4)
+    optimizer = adam(part.parameters(), 0.01)
+    train(part, optimizer, classes=4, steps=1, seed=0)
+    for p in part.parameters():
+        optimizer.state[p]["step"].fill_(100_000)
+    part.grow(8, optimizer, generator(1))
+    steps = []
+    for _ in range(100):
+        before = part.bias.detach().clone()
+        for p in part.parameters():
+            p.grad = torch.ones_like(p)
+        optimizer.step()
+        steps.append(float(before[-1] - part.bias[-1].detach()) / 0.01)
+    close(torch.tensor(steps[0]), torch.tensor(3.16), atol=0.01, rtol=0)
+    close(torch.tensor(max(steps)), torch.tensor(6.57), atol=0.01, rtol=0)
+    assert 8 <= steps.index(max(steps)) <= 16  # counted from 0
+    close(torch.tensor(steps[-1]), torch.tensor(3.24), atol=0.01, rtol=0)
+
+
 def test_new_rows_depend_on_the_generator_alone():
     def grown(seed):
         part = head(4)

@@ -108,7 +108,9 @@ class DERpp(Learner):
         """Return what stored logits (k, n + f) ask of every column; NaN asks for nothing."""
         if self.unknown == "zero":
             return stored.nan_to_num()
-        return hold(stored, self.future) if self.unknown == "hold" and self.future else stored
+        if self.unknown == "hold" and self.future:
+            return hold(stored, self.future, len(self.classes))
+        return stored
 
     def _look(self, X: Tensor) -> Tensor:
         """Return the logits of seen and spare rows as the network answers now, (b, n + f)."""
@@ -140,13 +142,13 @@ class DERpp(Learner):
         }
 
 
-def hold(stored: Tensor, spare: int) -> Tensor:
-    """Return logits (k, m) in which NaN, at the ends of rows, is the mean of the `spare` before it.
+def hold(stored: Tensor, spare: int, n: int) -> Tensor:
+    """Return logits (k, m) whose NaN, in the n first columns, are the mean of the `spare` before.
 
     Those belonged to classes to come when the row was stored. A column that did not exist yet would
-    have been another of them, pushed down alike.
+    have been another of them, pushed down alike; it matters once a class has taken it.
     """
     known = ~stored.isnan()
     last = known & (known.cumsum(dim=1) > known.sum(dim=1, keepdim=True) - spare)
     mean = stored.masked_fill(~last, 0.0).sum(dim=1, keepdim=True) / spare
-    return torch.where(known, stored, mean)
+    return torch.cat((torch.where(known, stored, mean)[:, :n], stored[:, n:]), dim=1)
