@@ -48,14 +48,21 @@ def estimate(make: Callable[[], nn.Module], image_shape: tuple[int, int, int]) -
 
 
 def check_sizes(
-    values: Mapping[str, Any], network: Estimate, image_shape: tuple[int, int, int]
+    values: Mapping[str, Any],
+    network: Estimate,
+    image_shape: tuple[int, int, int],
+    classes: int,
 ) -> None:
-    """Raise TooLarge if the memory, a batch or the network is more than this machine has."""
+    """Raise TooLarge if the network, the memory or a batch is more than this machine has."""
     width = f"width = {values['width']}, depth = {values['depth']}"
     require_room(TRAINED * network.weights, f"{width}: the network in training")
     n, B = values["memory_size"], values["batch_size"]
     require_room(n * prod(image_shape), f"memory_size = {n}: so many images")
     require_room(B * network.activations, f"batch_size = {B}: to train on so many images")
+    if {"pairs_per_class", "d"} <= set(values):
+        pairs, d = values["pairs_per_class"], values["d"]
+        size = FLOAT * classes * pairs * d
+        require_room(size, f"pairs_per_class = {pairs}: so many features of d = {d} numbers")
 
 
 @contextmanager

@@ -150,7 +150,8 @@ class Experiment:
         """Load the data, unless they are given; make the stream, the exam and a fresh learner."""
         dataset = dataset or self.load()
         shape = dataset.image_shape
-        check_sizes(self.values(), estimate(self.network(shape), shape), shape)
+        network = estimate(self.network(shape), shape)
+        check_sizes(self.values(), network, shape, classes=len(dataset.class_names))
         schedule, options = self.schedule(dataset), self.options().of("run", self.values())
         budget = matched(self, dataset, tasks=len(schedule.boundaries) + 1)
         return Built(

@@ -16,7 +16,7 @@ OPTIONAL = {"places": dict, "data": dict, "budget": dict, "boundaries": list, "s
 EXPERIMENT = {"method": str, "dataset": str, "stream": str, "seed": int}
 EXPERIMENT |= {"settings": dict, "probes": list}
 MATCHED = {"stream_sha256": str, "match": str, "to": str}
-ENVIRONMENT = {"device": str, "threads": int}
+ENVIRONMENT, RANKS = {"device": str, "threads": int}, {"ranks": int}
 PLAIN = (bool, int, float, str)
 
 
@@ -35,15 +35,15 @@ def is_record(record: Mapping[str, Any]) -> bool:
     """Tell whether a record has what everything that goes on with a run reads from it."""
     if "format" not in record or not fits(record, NEEDED, OPTIONAL):
         return False
-    experiment, places = record["experiment"], record.get("places", {})
+    experiment, environment = record["experiment"], record["environment"]
+    if not (fits(experiment, EXPERIMENT, MATCHED) and fits(environment, ENVIRONMENT, RANKS)):
+        return False
+    plain = (experiment["settings"], record["settings"], environment)
+    texts = (*experiment["probes"], *record.get("places", {}).values())
     return (
-        fits(experiment, EXPERIMENT, MATCHED)
-        and set(experiment) <= {*EXPERIMENT, *MATCHED}
-        and fits(record["environment"], ENVIRONMENT, {"ranks": int})
-        and all(isinstance(folder, str) for folder in places.values())
-        and all(type(v) in PLAIN for v in experiment["settings"].values())
-        and all(type(v) in PLAIN for v in record["settings"].values())
-        and all(isinstance(probe, str) for probe in experiment["probes"])
+        set(experiment) <= {*EXPERIMENT, *MATCHED}
+        and all(type(value) in PLAIN for values in plain for value in values.values())
+        and all(isinstance(text, str) for text in texts)
         and all(type(end) is int for end in record.get("boundaries", []))
     )
 

@@ -37,11 +37,15 @@ class Cosines:
 
 
 def cosine(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
-    """Draw class 4, or the last of fewer, 50 samples after it appeared: one panel per method."""
+    """Draw class 4, or one before it, 50 samples after it appeared: one panel per method.
+
+    Only the newest class of an evaluation is recorded. Where several appear between two of them, as
+    on a disjoint stream, it may be another one than class 4: the last up to it that all runs have.
+    """
     _, groups = only(panels(runs, allow_mixed=allow_mixed, reading="cosines", probe="cosines"))
     seed = common_seed(groups)
     shown = {group.row: group.runs.get(seed, group.one) for group in groups}
-    c = min(NEW, *(newest(run) for run in shown.values()))
+    c = newest_of(list(shown.values()), NEW)
     return draw({name: nearest(run, c, SOON) for name, run in shown.items()}, title)
 
 
@@ -56,7 +60,8 @@ def transforms(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = Fals
         negative_of(group.one) if alone else group.row: group.runs.get(seed, group.one)
         for group in groups
     }
-    return draw({name: nearest(run, OLD, LATE) for name, run in shown.items()}, title)
+    c = newest_of(list(shown.values()), OLD)
+    return draw({name: nearest(run, c, LATE) for name, run in shown.items()}, title)
 
 
 def with_several_negatives(runs: Sequence[Run]) -> list[Run]:
@@ -88,9 +93,15 @@ def common_seed(groups: Sequence[Group]) -> int:
     return min(set.intersection(*seeds) or set.union(*seeds))
 
 
-def newest(run: Run) -> int:
-    """Return the last class of which the run has recorded cosines."""
-    return max(cosines.of for e in run.history for cosines in recorded_in(e))
+def newest_of(runs: Sequence[Run], most: int) -> int:
+    """Return the last class up to this one of which all runs have recorded cosines."""
+    held = [{cosines.of for e in run.history for cosines in recorded_in(e)} for run in runs]
+    if not (shared := [c for c in set.intersection(*held) if c <= most]):
+        raise DataNotFound(
+            f"the {len(runs)} runs have recorded cosines of no class up to {most} in common; "
+            "evaluate more often (--set every=50), or choose runs with --where"
+        )
+    return max(shared)
 
 
 def nearest(run: Run, c: int, age: int) -> Cosines:
