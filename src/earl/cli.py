@@ -23,9 +23,13 @@ from earl import (
 from earl.cli_group import Swift
 from earl.cli_run import Json, Out, Seed, print_results, result, show_progress
 from earl.cli_text import complain, print_json, say
-from earl.errors import DirectoryInUse, EarlError, InvalidSetting, SnapshotError
+from earl.errors import DamagedRun, DirectoryInUse, EarlError, InvalidSetting, SnapshotError
 
-EXIT = {DirectoryInUse: 73, SnapshotError: 65}  # others: 1, and 2 for a wrong command line
+EXIT = {
+    DirectoryInUse: 73,
+    SnapshotError: 65,
+    DamagedRun: 65,
+}  # others: 1, and 2 for a wrong command line
 
 app = typer.Typer(
     cls=Swift,

@@ -24,6 +24,10 @@ class ClassCapacityError(EarlError, ValueError):
     """A new class arrived and no classifier vector is left; nothing was learned."""
 
 
+class NotFinite(EarlError, ArithmeticError):
+    """Learning has led to numbers that are inf or nan; nothing can be learned or answered."""
+
+
 class DataNotFound(EarlError, FileNotFoundError):
     """A data set is not where it should be."""
 
@@ -42,6 +46,14 @@ class SnapshotError(EarlError):
 
 class DirectoryInUse(EarlError):
     """Another process works in this run directory."""
+
+
+class TakenOver(EarlError):
+    """Another process has gone on with this run; this one stopped, and spoiled nothing."""
+
+
+class DamagedRun(EarlError):
+    """Files of a run are not what was written; no number is taken from them."""
 
 
 class RunConflict(EarlError):

@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 
 from earl.adam import Adam
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting
+from earl.finite import most_likely
 from earl.networks import evaluating, train_forward
 from earl.parallel import Ranks
 from earl.work import Pass, Work
@@ -68,7 +69,7 @@ class Learner(ABC):
         self.setting.check_images(x)
         if not len(self.classes):
             return torch.full((len(x),), UNKNOWN)
-        return self.classes.ids(self.scores(x).argmax(dim=1))
+        return self.classes.ids(most_likely(self.scores(x)))
 
     def check(self, x: Tensor, y: Tensor) -> None:
         """Raise, before anything changes, unless x and y can be learned."""

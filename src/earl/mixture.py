@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from earl.finite import differentiate
 from earl.learner import Classes, Setting, Stateful, adam, ask, forward
 from earl.networks import Classifier, build, feature_size
 from earl.randomness import Randomness
@@ -62,8 +63,7 @@ class Component:
 
     def _step(self, name: str, loss: Tensor) -> None:
         optimizer = self.optimizers[name]
-        optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, optimizer)
         optimizer.step()
 
     def probabilities(self, x: Tensor, n: int) -> Tensor:

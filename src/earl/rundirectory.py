@@ -7,9 +7,7 @@ summary.json       the metrics, once the run has ended
 """
 
 import json
-import os
 import platform
-import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,24 +16,23 @@ from typing import Any
 import torch
 
 import earl
-from earl.catalogue import METRICS
+from earl.clock import Clock
 from earl.data import facts
 from earl.datasets.dataset import Dataset
 from earl.datasets.source import Progress, silent
 from earl.durable import lock_directory, replace_text
-from earl.errors import DataNotFound, EarlError, RunConflict
+from earl.errors import DataNotFound, EarlError, NotFinite, RunConflict
 from earl.experiment import Built, Experiment, best_device
-from earl.history import Evaluation, lines_of, read_history, to_line
+from earl.history import Evaluation, read_history
 from earl.learner import Learner
 from earl.parallel import Ranks
 from earl.places import Places, cores
 from earl.run import Moment
-from earl.snapshot import Snapshot, read_newest, write_snapshot
-from earl.state import Json
+from earl.saves import Saves
+from earl.seals import SEALED, UNSEALED, read_checked, read_summary
 
 FORMAT = 1
 SNAPSHOT_SECONDS = 30.0
-SNAPSHOT_SHARE = 0.03  # of the time goes into snapshots at most
 
 
 class RunDirectory:
@@ -61,9 +58,13 @@ class RunDirectory:
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """The result of the run, or None while it has not ended."""
-        file = self.path / "summary.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        """The result of the run, or None while it has not ended; DamagedRun if it is spoilt."""
+        if (record := self._stored()) is None:
+            return None
+        summary = read_summary(self.path / "summary.json", record)
+        if summary is not None:
+            read_checked(self.path, record, summary)
+        return summary
 
     def run(
         self,
@@ -79,7 +80,8 @@ class RunDirectory:
         Close the iterator (or leave its loop) to stop: the run is saved and can go on later.
         """
         with lock_directory(self.path):
-            if self.summary is not None:
+            if (summary := self.summary) is not None:
+                self.notes += [] if "seals" in summary else [f"this run {UNSEALED}"]
                 tell(ranks, None)
                 return
             dataset = dataset or self.load()
@@ -112,83 +114,38 @@ class RunDirectory:
         return self.experiment.load(self.places, progress)
 
     def _run(self, built: Built, snapshot_seconds: float) -> Generator[Moment]:
-        start, seconds = self._go_on(built.learner)
+        saves = self._saves()
+        start, seconds = saves.go_on(built.learner)
         tell(built.exam.ranks, (start, built.learner.state_dict()))
         clock = Clock(seconds, snapshot_seconds)
         moment = saved = start
         try:
             for moment in built.learn(start):
                 if moment.evaluation:
-                    self._append(moment.evaluation)
+                    saves.append(moment.evaluation)
                 if clock.due():
                     with clock.saving():
-                        self._save(built.learner, moment, clock.seconds())
+                        saves.save(built.learner, moment, clock.seconds())
                     saved = moment
                 yield moment
         except GeneratorExit:
             if moment is not saved:
-                self._save(built.learner, moment, clock.seconds())
+                saves.save(built.learner, moment, clock.seconds())
             raise
-        self._save(built.learner, moment, clock.seconds())
-        self._finish(clock.seconds())
+        except NotFinite as error:
+            raise NotFinite(f"{error}; {self.path} stays as it was at step {saved.step}") from error
+        saves.save(built.learner, moment, clock.seconds())
+        saves.finish(clock.seconds())
 
-    def _append(self, evaluation: Evaluation) -> None:
-        with (self.path / "history.jsonl").open("a", encoding="utf-8") as file:
-            file.write(to_line(evaluation))
-            file.flush()
-            os.fsync(file.fileno())  # before the snapshot that counts this line
-
-    def _save(self, learner: Learner, moment: Moment, seconds: float) -> None:
-        about: dict[str, Json] = {
-            "online_correct": moment.online_correct,
-            "evaluations": len(self.history),
-            "seconds": round(seconds, 3),
-        }
-        write_snapshot(self.path / "snapshots", moment.step, learner.state_dict(), about=about)
-
-    def _go_on(self, learner: Learner) -> tuple[Moment, float]:
-        """Bring learner and history to the newest snapshot; return the moment and seconds spent."""
-        snapshot = self._newest()
-        if snapshot is None:
-            replace_text(self.path / "history.jsonl", "")
-            return Moment(), 0.0
-        about: Any = snapshot.about
-        history = self.history
-        if len(history) < about["evaluations"]:
-            raise EarlError(
-                f"{self.path / 'history.jsonl'} holds {len(history)} evaluations, the snapshot of "
-                f"step {snapshot.step} needs {about['evaluations']}; put the file back, or start "
-                "anew in another directory"
-            )
-        replace_text(self.path / "history.jsonl", lines_of(history[: about["evaluations"]]))
-        learner.load_state_dict(snapshot.state)
-        moment = Moment(snapshot.step, online_correct=about["online_correct"])
-        return moment, about["seconds"]
-
-    def _newest(self) -> Snapshot | None:
-        snapshot = read_newest(self.path / "snapshots")
-        if snapshot is not None:
-            self.notes += [f"damaged snapshot skipped: {line}" for line in snapshot.skipped]
-        return snapshot
+    def _saves(self) -> Saves:
+        asked = {"experiment": self.experiment.as_dict(), "settings": self.experiment.values()}
+        return Saves(self.path, self._stored() or asked, self.notes)
 
     def learner(self) -> Learner:
         """Return the learner as of the newest snapshot."""
         built = self.experiment.build(dataset=self.load())
-        snapshot = self._newest()
-        if snapshot is not None:
-            built.learner.load_state_dict(snapshot.state)
+        self._saves().load(built.learner)
         return built.learner
-
-    def _finish(self, seconds: float) -> None:
-        history = self.history
-        result = {
-            "metrics": {entry.name: METRICS[entry.name](history) for entry in METRICS},
-            "samples": history[-1].step,
-            "costs": history[-1].numbers,
-            "seconds": round(seconds, 1),
-            "notes": self.notes,
-        }
-        replace_text(self.path / "summary.json", json.dumps(result, indent=2) + "\n")
 
     def _stored(self) -> dict[str, Any] | None:
         file = self.path / "experiment.json"
@@ -206,6 +163,7 @@ class RunDirectory:
     def _new_record(self, device: str, threads: int, ranks: int) -> dict[str, Any]:
         return {
             "format": FORMAT,
+            SEALED: True,
             "experiment": self.experiment.as_dict(),
             "settings": self.experiment.values(),
             "environment": environment(device, threads, ranks),
@@ -249,30 +207,6 @@ class RunDirectory:
                     f"not exactly reproducible: {name} was {value!r} at the start and is "
                     f"{now[name]!r} now"
                 )
-
-
-class Clock:
-    """Tells the seconds a run has taken, over all its lives, and when a snapshot is due."""
-
-    def __init__(self, before: float, interval: float) -> None:
-        self._start = time.monotonic() - before
-        self._interval = interval
-        self._last = time.monotonic()
-        self._cost = 0.0
-
-    def seconds(self) -> float:
-        return time.monotonic() - self._start
-
-    def due(self) -> bool:
-        wait = max(self._interval, self._cost / SNAPSHOT_SHARE)
-        return time.monotonic() - self._last >= wait
-
-    @contextmanager
-    def saving(self) -> Iterator[None]:
-        begun = time.monotonic()
-        yield
-        self._last = time.monotonic()
-        self._cost = self._last - begun
 
 
 @contextmanager

@@ -104,6 +104,19 @@ def read_newest(root: Path) -> Snapshot | None:
     return None
 
 
+def read_about(root: Path) -> tuple[Path, Mapping[str, Json]] | None:
+    """Return the newest snapshot and what was said about it, its tensors unread.
+
+    Damaged ones are passed over, changed is nothing: what to do about them is for `read_newest`.
+    """
+    for path in _snapshots(root):
+        try:
+            return path, _read_manifest(path)["about"]
+        except (ValueError, OSError, SnapshotError):  # OSError: removed by now
+            continue
+    return None
+
+
 def _encode(step: int, state: State, about: Mapping[str, Json]) -> dict[str, bytes | bytearray]:
     tensors, skeleton = flatten(state)
     data = _pack(tensors)
