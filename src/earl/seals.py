@@ -144,9 +144,10 @@ def read_checked(
     newest = None if summary else read_about(folder / "snapshots")  # first: the history may grow
     path = folder / "history.jsonl"
     data = read_lines(path)
+    history = parse_history(data, path)  # which may name the damaged line
     if summary and "seals" in summary and summary["seals"]["history"] != seal(data):
         raise DamagedRun(f"{path} is not what it was when the run ended; {REMEDY}")
     if newest is not None:
         check_snapshot(*newest, record)
         beginning(path, data, newest[1], record)
-    return parse_history(data, path)
+    return history
