@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from earl.budget import bytes_held
 from earl.catalogue import METHODS
 from earl.datasets import shapes
-from earl.errors import ContractBroken, InvalidInput
+from earl.errors import ContractBroken, InvalidInput, NotFinite
+from earl.finite import check_finite
 from earl.learner import UNKNOWN, Learner, Setting
 from earl.networks import ResNet, build
 from earl.options import options_of
@@ -281,6 +282,32 @@ def bad_input_is_refused_and_changes_nothing(make: Make) -> None:
     expect(digest(learner.state_dict()) == before, "refused input has changed the state")
 
 
+def numbers_that_are_none_are_not_answered(make: Make) -> None:
+    """Learning that diverges is told, by training or when asked; so are weights that are nan."""
+    x, y = samples(40)
+    learner = make(lr=1e30)
+    try:
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            learner.predict(x_i)
+            learner.observe(x_i, y_i)
+        learner.predict(x)
+    except NotFinite:
+        pass
+    else:
+        finite = not fault(lambda _: check_finite(learner.parts()), make)
+        expect(finite, "with lr = 1e30 its numbers are inf or nan, and it says nothing")
+    learner = make()
+    teach(learner, x, y)
+    for part in learner.parts().values():
+        for p in part.parameters() if isinstance(part, nn.Module) else ():
+            p.data.fill_(float("nan"))
+    try:
+        answers = learner.predict(x).tolist()
+    except NotFinite:
+        return
+    raise ContractBroken(f"with weights that are nan it answers {answers}")
+
+
 CHECKS: Mapping[str, Callable[[Make], None]] = {
     check.__name__: check
     for check in (
@@ -299,6 +326,7 @@ CHECKS: Mapping[str, Callable[[Make], None]] = {
         tiny_settings_work,
         boundaries_and_early_ends_are_harmless,
         bad_input_is_refused_and_changes_nothing,
+        numbers_that_are_none_are_not_answered,
     )
 }
 
