@@ -94,11 +94,11 @@ def strip_seals(path: Path) -> None:
     """Make a run one of earlier versions, which had no seals."""
     record = json.loads((path / "experiment.json").read_text(encoding="utf-8"))
     del record["sealed"]
-    (path / "experiment.json").write_text(json.dumps(record), encoding="utf-8")
+    (path / "experiment.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if (path / "summary.json").exists():
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         del summary["seals"], summary["sha256"]
-        (path / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+        (path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     for snapshot in sorted((path / "snapshots").glob("snap-*")):
         found = read_newest(snapshot.parent)
         assert found is not None and found.path == snapshot, "strip a run with one snapshot"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from earl.bench import record, rows
+from earl.bench import guards, record, rows
 from earl.bench.figures import Figure, ratio_figure
 from earl.bench.parts import LargestTensor
 from earl.bench.profile import profile
@@ -162,6 +162,12 @@ def test_earl_midway_is_ready_for_every_class() -> None:
     assert len(learner.classes) == 4 and learner.memory.full
     observing(learner, classes=4)()
     assert learner.work.updates == 1
+
+
+def test_the_guards_are_timed_beside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "EVERY", 3)
+    (figure,) = guards.guards(Effort(seconds=0, turns=1, quick=True))
+    assert figure.target == 0.01 and set(figure.times) == {"guards", "run"}
 
 
 def test_the_largest_tensor_is_seen_even_if_it_is_gone() -> None:

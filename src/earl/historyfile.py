@@ -30,7 +30,7 @@ class HistoryFile:
         try:
             append(self.path, line, self._size)
         except ValueError as error:
-            raise self._taken_over(str(error)) from None
+            raise self.taken_over(f"{self.path.name} has {error}") from None
         self.evaluations += 1
         self._size += len(line)
         self._sha256.update(line)
@@ -39,12 +39,13 @@ class HistoryFile:
         """Return the seal of the file as it is on disk; TakenOver if this process left another."""
         found = seal(read_lines(self.path))
         if found != {"bytes": self._size, "sha256": self._sha256.hexdigest()}:
-            raise self._taken_over(f"{found['bytes']} bytes, other than the {self._size} it wrote")
+            raise self.taken_over(f"{self.path.name} has been changed")
         return found
 
-    def _taken_over(self, found: str) -> TakenOver:
+    def taken_over(self, found: str) -> TakenOver:
+        """Return the error for what was found that this process has not written."""
         return TakenOver(
-            f"{self.path} has been changed under this run ({found}): another process works in this "
-            "directory, and locks do not keep it out here. Nothing more is written; once the "
-            f"other has ended, go on with: earl resume {self.path.parent}"
+            f"another process works in {self.path.parent}, where locks do not keep it out: "
+            f"{found}. This one has stopped and spoilt nothing; once the other has ended, go on "
+            f"with: earl resume {self.path.parent}"
         )

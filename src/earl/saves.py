@@ -13,7 +13,7 @@ from earl.historyfile import HistoryFile
 from earl.learner import Learner
 from earl.run import Moment, naming_the_step
 from earl.seals import beginning, check_snapshot, identity, summary_text
-from earl.snapshot import Snapshot, read_newest, write_snapshot
+from earl.snapshot import Snapshot, newest_step, read_newest, write_snapshot
 
 
 class Saves:
@@ -28,6 +28,7 @@ class Saves:
         """Bring learner and history to the newest snapshot; return the moment and seconds spent."""
         path = self.path / "history.jsonl"
         snapshot = self._newest()
+        self.saved = newest_step(self.path / "snapshots")
         if snapshot is None:
             self.history = HistoryFile(path, b"")
             return Moment(), 0.0
@@ -58,7 +59,13 @@ class Saves:
         self.history.append(evaluation)
 
     def save(self, learner: Learner, moment: Moment, seconds: float) -> None:
-        """Write a snapshot of a learner, unless its numbers are none."""
+        """Write a snapshot of a learner; NotFinite if its numbers are none.
+
+        TakenOver if another process has written a snapshot, or to the history.
+        """
+        root = self.path / "snapshots"
+        if (newest := newest_step(root)) > self.saved:
+            raise self.history.taken_over(f"it has saved step {newest}")
         with naming_the_step(moment.step):
             check_finite(learner.parts())
         about: dict[str, Any] = {
@@ -68,7 +75,8 @@ class Saves:
             "run": identity(self.record),
             "seconds": round(seconds, 3),
         }
-        write_snapshot(self.path / "snapshots", moment.step, learner.state_dict(), about=about)
+        write_snapshot(root, moment.step, learner.state_dict(), about=about)
+        self.saved = moment.step
 
     def finish(self, seconds: float) -> None:
         """Write the summary of the run, which has ended."""

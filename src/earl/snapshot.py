@@ -104,6 +104,11 @@ def read_newest(root: Path) -> Snapshot | None:
     return None
 
 
+def newest_step(root: Path) -> int:
+    """Return the step of the newest snapshot, whole or not; -1 if there is none."""
+    return max((_step(path) for path in _snapshots(root)), default=-1)
+
+
 def read_about(root: Path) -> tuple[Path, Mapping[str, Json]] | None:
     """Return the newest snapshot and what was said about it, its tensors unread.
 
