@@ -158,7 +158,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(turns, seconds, marks=() if usual else pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("turns", "seconds"), cases())
+@pytest.mark.parametrize(("turns", "seconds"), list(cases()))
 def test_where_the_lock_lies_one_writer_stops_and_the_history_is_right(
     turns: str, seconds: float, children: Children, tmp_path: Path, alone: bytes
 ) -> None:
