@@ -32,6 +32,7 @@ from earl.saves import Saves
 from earl.seals import check_snapshot, identity
 from earl.snapshot import read_newest, write_snapshot
 from earl.state import State
+from earl.sweep import survey
 from run_folders import strip_seals
 
 SMALL: dict[str, Value] = {"per_class": 3, "every": 2}  # 12 samples
@@ -219,6 +220,20 @@ def test_a_table_leaves_out_the_damaged_run_names_it_and_exits_with_65(
     done = children.run("-m", "earl", "resume", "runs/seed-2", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (65, "")
     assert done.stderr.startswith("earl: runs/seed-2/history.jsonl is not what it was when the run")
+
+
+def test_a_sweep_does_not_take_a_damaged_run_for_finished(runs: Path, tmp_path: Path) -> None:
+    path = tmp_path / experiment().path()
+    shutil.copytree(runs / "seed-1", path)
+    assert [status.state for status in survey([experiment()], tmp_path)] == ["finished"]
+    for name in FILES:
+        kept = (path / name).read_bytes()
+        (path / name).write_bytes(digit(kept, random.Random(1)))
+        (status,) = survey([experiment()], tmp_path)
+        assert status.state == "failed" and str(path / name) in status.message
+        with pytest.raises(DamagedRun):
+            assert RunDirectory(path).history
+        (path / name).write_bytes(kept)
 
 
 def test_if_every_run_is_damaged_the_first_is_named(

@@ -23,7 +23,7 @@ from earl.datasets.source import Progress, silent
 from earl.durable import lock_directory, replace_text
 from earl.errors import DataNotFound, EarlError, NotFinite, RunConflict
 from earl.experiment import Built, Experiment, best_device
-from earl.history import Evaluation, read_history
+from earl.history import Evaluation
 from earl.learner import Learner
 from earl.parallel import Ranks
 from earl.places import Places, cores
@@ -54,7 +54,11 @@ class RunDirectory:
 
     @property
     def history(self) -> list[Evaluation]:
-        return read_history(self.path / "history.jsonl")
+        """All evaluations so far; DamagedRun if they are not what was written."""
+        if (record := self._stored()) is None:
+            return []
+        summary = read_summary(self.path / "summary.json", record)
+        return read_checked(self.path, record, summary)
 
     @property
     def summary(self) -> dict[str, Any] | None:
@@ -63,7 +67,7 @@ class RunDirectory:
             return None
         summary = read_summary(self.path / "summary.json", record)
         if summary is not None:
-            read_checked(self.path, record, summary)
+            read_checked(self.path, record, summary)  # they belong together
         return summary
 
     def run(
