@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from earl.durable import remove
 from earl.environment import environment
 from earl.experiment import Experiment
-from earl.history import Evaluation, lines_of
+from earl.history import Evaluation, lines_of, read_lines
 from earl.metrics import a_auc
 from earl.records import FORMAT
+from earl.seals import seal, summary_text
+from earl.snapshot import read_newest, write_snapshot
 
 QUESTIONS = 1000  # of the exam in all
 
@@ -44,6 +47,7 @@ def write_run(
     path.mkdir(parents=True)
     record = {
         "format": FORMAT,
+        "sealed": True,
         "experiment": experiment.as_dict(),
         "settings": experiment.values(),
         "environment": environment("cpu", 1) | (env or {}),
@@ -51,10 +55,9 @@ def write_run(
         "data": {"source": "made up", "train_images": 160} | (data or {}),
     }
     (path / "experiment.json").write_text(json.dumps(record), encoding="utf-8")
-    history = [
-        evaluation(40 * number, accuracy, extra or {})
-        for number, accuracy in enumerate(accuracies, start=1)
-    ]
+    history: list[Evaluation] = []
+    for accuracy in accuracies:
+        history.append(evaluation(history[-1:], accuracy, extra or {}))
     if history:
         (path / "history.jsonl").write_text(lines_of(history), encoding="utf-8")
     if finished:
@@ -64,13 +67,42 @@ def write_run(
             "seconds": 2.5,
             "notes": [],
         }
-        (path / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+        write_summary(path, summary)
     return path
 
 
-def evaluation(step: int, accuracy: float, extra: Mapping[str, float]) -> Evaluation:
-    """Return a record of two classes that are right equally often."""
+def evaluation(
+    before: Sequence[Evaluation], accuracy: float, extra: Mapping[str, float]
+) -> Evaluation:
+    """Return a record of two classes that are right equally often, after that before it."""
+    step, online = (before[0].step, before[0].online_correct) if before else (0, 0)
     right = round(accuracy * QUESTIONS / 2)
     half = QUESTIONS // 2
     counts = {0: right, 1: right}, {0: half, 1: half}
-    return Evaluation(step, 0, *counts, round(accuracy * step), step, dict(extra))
+    hits = min(max(round(accuracy * (step + 40)), online), online + 40)  # of all samples so far
+    return Evaluation(step + 40, 0, *counts, hits, step + 40, dict(extra))
+
+
+def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
+    """Write the summary of a run with its seals, which earlier ones in it give way to."""
+    record = json.loads((path / "experiment.json").read_text(encoding="utf-8"))
+    result = {name: value for name, value in summary.items() if name not in ("seals", "sha256")}
+    text = summary_text(result, record, seal(read_lines(path / "history.jsonl")))
+    (path / "summary.json").write_text(text, encoding="utf-8")
+
+
+def strip_seals(path: Path) -> None:
+    """Make a run one of earlier versions, which had no seals."""
+    record = json.loads((path / "experiment.json").read_text(encoding="utf-8"))
+    del record["sealed"]
+    (path / "experiment.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    if (path / "summary.json").exists():
+        summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        del summary["seals"], summary["sha256"]
+        (path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    for snapshot in sorted((path / "snapshots").glob("snap-*")):
+        found = read_newest(snapshot.parent)
+        assert found is not None and found.path == snapshot, "strip a run with one snapshot"
+        about = {n: v for n, v in found.about.items() if n not in ("history", "run")}
+        remove(snapshot)
+        write_snapshot(snapshot.parent, found.step, found.state, about=about)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from earl.bench import record, rows
+from earl.bench import guards, record, rows
 from earl.bench.figures import Figure, ratio_figure
 from earl.bench.parts import LargestTensor, asking
 from earl.bench.profile import profile
@@ -170,6 +170,12 @@ def test_a_class_short_of_pairs_is_asked_about_with_all_others_full() -> None:
     for missing in (0, 1):
         assert asking(learner, x, 15, missing)() == 1
         assert len(learner.residuals) == 40 - missing
+
+
+def test_the_guards_are_timed_beside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "EVERY", 3)
+    (figure,) = guards.guards(Effort(seconds=0, turns=1, quick=True))
+    assert figure.target == 0.01 and set(figure.times) == {"guards", "run"}
 
 
 def test_the_largest_tensor_is_seen_even_if_it_is_gone() -> None:

@@ -13,7 +13,8 @@ from earl import records, rundirectory
 from earl.cli import app
 from earl.cli_end import outcome
 from earl.errors import EarlError
-from earl.records import is_summary, read_object, read_record, read_summary
+from earl.records import is_summary, read_object, read_record
+from earl.seals import read_summary
 
 READERS = ("table {}", "resume {}", "export csv {} -o out", "figure curves {} -o out.png")
 WRONG = (None, True, -1, 1e999, "text", [], {}, [[]], {"a": {}}, "\x1b[31m")
@@ -102,7 +103,7 @@ def test_the_harness_sees_tracebacks_where_records_are_not_checked(
 ) -> None:
     """The control: files read as they are."""
 
-    def unchecked(file: Path) -> Any:
+    def unchecked(file: Path, *_: object) -> Any:
         return json.loads(file.read_text())
 
     monkeypatch.setattr(rundirectory, name, unchecked)
@@ -111,18 +112,19 @@ def test_the_harness_sees_tracebacks_where_records_are_not_checked(
 
 
 def test_what_a_run_writes_passes_the_checks(run: Path) -> None:
-    assert read_record(run / "experiment.json")["format"] == records.FORMAT
-    summary = read_summary(run / "summary.json")
+    record = read_record(run / "experiment.json")
+    assert record["format"] == records.FORMAT
+    summary = read_summary(run / "summary.json", record)
     assert summary is not None and is_summary(summary)
-    assert read_summary(run / "nothing.json") is None
+    assert read_summary(run / "nothing.json", record) is None
 
 
 @pytest.mark.parametrize(
     ("file", "text", "says"),
     [
-        ("summary.json", "{", "is not JSON; put the file back"),
-        ("summary.json", "[]", "is not the record of a run"),
-        ("summary.json", "{}", "is not the summary of a run; put the file back, or remove it"),
+        ("summary.json", "{", "is not the summary of a run; put the file back"),
+        ("summary.json", "[]", "is not the summary of a run; put the file back"),
+        ("summary.json", "{}", "is not what was written; put the file back"),
         ("experiment.json", "{}", "is not the record of a run; put the file back"),
         ("experiment.json", '{"format": 2}', "has format 2; this earl reads format 1"),
     ],
@@ -130,9 +132,10 @@ def test_what_a_run_writes_passes_the_checks(run: Path) -> None:
 def test_the_error_names_the_file_and_what_to_do(
     file: str, text: str, says: str, run: Path
 ) -> None:
+    record = read_record(run / "experiment.json")
     (run / file).write_text(text)
     readers: dict[str, Callable[[Path], Any]] = {
-        "summary.json": read_summary,
+        "summary.json": lambda path: read_summary(path, record),
         "experiment.json": read_record,
     }
     with pytest.raises(EarlError) as error:

@@ -19,7 +19,7 @@ from earl.report.page import make_page, write_page
 from earl.report.tables import make_table
 from earl.runs import find_runs
 from earl.statistics import Spread
-from run_folders import write_run
+from run_folders import write_run, write_summary
 
 pytest.importorskip("plotly")
 
@@ -169,8 +169,8 @@ def test_classes_and_budgets_are_listed(folder):
 
 
 def test_settings_environment_notes_and_commands_are_listed(folder):
-    summary = next(folder.rglob("er/seed-1/summary.json"))
-    summary.write_text(json.dumps(json.loads(summary.read_text()) | {"notes": ["mind this"]}))
+    path = next(folder.rglob("er/seed-1/summary.json")).parent
+    write_summary(path, json.loads((path / "summary.json").read_text()) | {"notes": ["mind this"]})
     read = Reader(page_of(folder))
     own, shared, environment = read.tables[3:6]
     assert ["k", "15", "earl"] in own and ["alpha", "0.5", "der++"] in own
@@ -254,8 +254,7 @@ def write_evil_runs(folder):
         env={"device": EVIL},
         data={"source": EVIL, EVIL: EVIL},
     )
-    summary = json.loads((path / "summary.json").read_text())
-    (path / "summary.json").write_text(json.dumps(summary | {"notes": [EVIL]}))
+    write_summary(path, json.loads((path / "summary.json").read_text()) | {"notes": [EVIL]})
     return EVIL
 
 

@@ -15,13 +15,14 @@ from rich.console import Console
 
 from earl.cli import main
 from earl.errors import DataNotFound, InvalidSetting, MixedRuns, UnknownName
+from earl.history import REMEDY
 from earl.report.formats import FORMATS, markdown, tex
 from earl.report.groups import short
 from earl.report.layout import number, signed
 from earl.report.tables import default_metrics, make_table
 from earl.report.terminal import show_table
 from earl.runs import choose_runs, find_runs
-from run_folders import write_run
+from run_folders import strip_seals, write_run
 
 # Accuracies at the two evaluations of each seed: A_AUC is their mean, A_last the second
 ER = {1: (0.3, 0.5), 2: (0.4, 0.6), 3: (0.5, 0.7)}
@@ -284,16 +285,19 @@ def test_unknown_metrics_and_tables_get_a_suggestion(folder):
 def test_runs_that_have_not_ended_are_left_out_and_named(folder):
     write_run(folder, "er", 4, [0.9], finished=False)
     write_run(folder, "er", 5, [], finished=False)
-    torn = write_run(folder, "er", 6, [0.9, 0.9])
-    file = torn / "history.jsonl"
-    file.write_bytes(file.read_bytes()[:-20])
+    for seed in (6, 7):
+        file = write_run(folder, "er", seed, [0.9, 0.9]) / "history.jsonl"
+        file.write_bytes(file.read_bytes()[:-20])
+    strip_seals(file.parent)
     table = table_of(folder)
     assert cell(table, "er").spread.n == 3
     place = "shapes/disjoint/er/seed-"
     assert table.notes == (
         f"left out, not finished (40 of 80 samples): {place}4",
         f"left out, not begun: {place}5",
-        f"left out, its history is torn (it ends at 40 of 80 samples): {place}6",
+        f"left out, damaged (history.jsonl is not what it was when the run ended; {REMEDY}): "
+        f"{place}6",
+        f"left out, its history is torn (it ends at 40 of 80 samples): {place}7",
     )
 
 

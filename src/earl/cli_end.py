@@ -9,10 +9,14 @@ import typer
 
 from earl.cli_text import complain
 from earl.durable import naming
-from earl.errors import DirectoryInUse, EarlError, SnapshotError
+from earl.errors import DamagedRun, DirectoryInUse, EarlError, SnapshotError
 from earl.failures import explained
 
-EXIT = {DirectoryInUse: 73, SnapshotError: 65}  # others: 1, and 2 for a wrong command line
+EXIT = {
+    DirectoryInUse: 73,
+    SnapshotError: 65,
+    DamagedRun: 65,
+}  # others: 1, and 2 for a wrong command line
 STOPPED = 130
 Usage: Any = typer.BadParameter.__base__  # the parser's error, wherever this typer keeps it
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")  # as torch says it

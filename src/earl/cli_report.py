@@ -9,10 +9,11 @@ import typer
 from earl.cli_text import complain, print_json, put, say
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from earl.run import Moment
     from earl.rundirectory import RunDirectory
+    from earl.runs import Run
 
 Folders = Annotated[list[Path], typer.Argument(help="Folders with run directories, at any depth.")]
 ExportOut = Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")]
@@ -30,6 +31,8 @@ TensorBoardDir = Annotated[
     Path | None, typer.Option(help="The same, with the log elsewhere than in the run directory.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
+DAMAGED = 65  # the exit code where a snapshot, or a run, is not what was written
+UNSEALED = "have no seals, as in earlier versions: damage to them would go unseen"
 
 
 def board_of(run: "RunDirectory", wanted: bool, folder: Path | None) -> Path | None:
@@ -48,6 +51,30 @@ def shown_live(
     from earl.board import watched
 
     return watched(run, moments, folder)
+
+
+def chosen(folders: list[Path], where: list[str] | None) -> "list[Run]":
+    """Return the runs in the folders that fit; DamagedRun if none of them can be believed."""
+    from earl.errors import DamagedRun
+    from earl.runs import choose_runs, find_runs
+
+    runs = choose_runs(find_runs(folders), where or [])
+    if all(run.damage for run in runs):
+        others = f" (and so are {len(runs) - 1} more runs)" if len(runs) > 1 else ""
+        raise DamagedRun(runs[0].damage + others)
+    return runs
+
+
+def settle(runs: "Sequence[Run]") -> None:
+    """Say which runs could not be checked, or were left out as damaged: that is exit code 65."""
+    old = sum(not run.sealed for run in runs)
+    if old:
+        complain(f"note: {old} of {len(runs)} runs {UNSEALED}")
+    damaged = [run for run in runs if run.damage]
+    for run in damaged:
+        complain(f"earl: left out as damaged: {run.damage}")
+    if damaged:
+        raise typer.Exit(DAMAGED)
 
 
 class TableFormat(StrEnum):
@@ -102,11 +129,11 @@ def table(
     from earl.report.formats import FORMATS
     from earl.report.tables import default_metrics, make_table
     from earl.report.terminal import show_table
-    from earl.runs import choose_runs, find_runs
 
     paper = paper_table or ("main" if beside_paper else None)
+    runs = chosen(folders, where)
     made = make_table(
-        choose_runs(find_runs(folders), where or []),
+        runs,
         metric or default_metrics(paper),
         versus=versus,
         paper=paper,
@@ -114,16 +141,17 @@ def table(
         allow_mixed=allow_mixed,
     )
     console = Console(highlight=False)
-    chosen = TableFormat.json if as_json else fmt
-    if chosen is None:
-        chosen = TableFormat.terminal if console.is_terminal else TableFormat.md
-    if chosen is TableFormat.terminal:
+    form = TableFormat.json if as_json else fmt
+    if form is None:
+        form = TableFormat.terminal if console.is_terminal else TableFormat.md
+    if form is TableFormat.terminal:
         show_table(made, console)
-        return
-    put(FORMATS[chosen](made))
-    if chosen is TableFormat.csv:  # it has no room for them
+    else:
+        put(FORMATS[form](made))
+    if form is TableFormat.csv:  # it has no room for them
         for note in made.notes:
             complain(f"note: {note}")
+    settle(runs)
 
 
 def figure(
@@ -143,7 +171,6 @@ def figure(
     """Draw a figure from finished runs."""
     from earl.catalogue import FIGURES
     from earl.cli_stream import keep_fonts, writable
-    from earl.runs import choose_runs, find_runs
 
     FIGURES.entry(name)
     keep_fonts()
@@ -152,7 +179,7 @@ def figure(
 
     path = writable(out or Path(f"{name}.png"))
     check_picture(path)
-    runs = choose_runs(find_runs(folders), where or [])
+    runs = chosen(folders, where)
     save(FIGURES[name](runs, title=title, allow_mixed=allow_mixed), path)
     for note in left_out(runs):
         complain(f"note: {note}")
@@ -160,6 +187,7 @@ def figure(
         print_json({"figure": name, "runs": len(runs), "picture": str(path)})
     else:
         say(str(path))
+    settle(runs)
 
 
 def report(
@@ -191,13 +219,12 @@ def report(
     Tables, curves, budgets, settings, environment and commands.
     """
     from earl.cli_stream import keep_fonts, writable
-    from earl.runs import choose_runs, find_runs
 
     keep_fonts()
     from earl.report.page import write_page
     from earl.report.tables import default_metrics
 
-    runs = choose_runs(find_runs(folders), where or [])
+    runs = chosen(folders, where)
     paper = paper_table or ("main" if beside_paper else None)
     write_page(
         writable(out),
@@ -213,6 +240,7 @@ def report(
         print_json({"page": str(out), "runs": len(runs), "finished": finished})
     else:
         say(str(out))
+    settle(runs)
 
 
 def export(
@@ -225,15 +253,16 @@ def export(
     """Write histories as CSV or parquet, or for TensorBoard."""
     from earl.board import export_tensorboard
     from earl.export import export_csv, export_parquet
-    from earl.runs import choose_runs, find_runs
 
     write = {"csv": export_csv, "parquet": export_parquet, "tensorboard": export_tensorboard}[to]
-    runs = choose_runs(find_runs(folders), where or [])
-    paths = write(runs, out)
+    runs = chosen(folders, where)
+    whole = [run for run in runs if not run.damage]
+    paths = write(whole, out)
     if as_json:
-        print_json({"runs": len(runs), "written": [path.as_posix() for path in paths]})
-        return
-    for path in paths:
-        say(str(path))
-    if to is ExportFormat.tensorboard:
-        say(f"Next: tensorboard --logdir {out}")
+        print_json({"runs": len(whole), "written": [path.as_posix() for path in paths]})
+    else:
+        for path in paths:
+            say(str(path))
+        if to is ExportFormat.tensorboard:
+            say(f"Next: tensorboard --logdir {out}")
+    settle(runs)

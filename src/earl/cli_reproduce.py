@@ -99,12 +99,14 @@ def print_ledger(table: str | None, out: Path, as_json: bool) -> None:
     """Print one table's numbers, ours beside the paper's, or how many of each table there are."""
     from rich.console import Console
 
+    from earl.cli_report import settle
     from earl.errors import UnknownName
     from earl.registry import suggest
     from earl.report.ledger import ledger, summary
     from earl.runs import find_runs
 
-    lines = ledger(find_runs([out]) if out.exists() else [])
+    runs = find_runs([out]) if out.exists() else []
+    lines = ledger(runs)
     if table is not None:
         tables = tuple(dict.fromkeys(line.table for line in lines))
         if table not in tables:
@@ -112,9 +114,10 @@ def print_ledger(table: str | None, out: Path, as_json: bool) -> None:
         lines = [line for line in lines if line.table == table]
     if as_json:
         print_json([as_dict(line) for line in lines])
-        return
-    shown = lines_table(lines) if table else summary_table(summary(lines))
-    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(shown)
+    else:
+        shown = lines_table(lines) if table else summary_table(summary(lines))
+        Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(shown)
+    settle(runs)
 
 
 def summary_table(counts: "dict[str, dict[str, int]]") -> "Table":

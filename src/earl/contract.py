@@ -34,6 +34,7 @@ CHECKS: Mapping[str, Callable[[Make], None]] = {
         checks.boundaries_and_early_ends_are_harmless,
         guards.what_is_frozen_stays_as_it_is,
         guards.bad_input_is_refused_and_changes_nothing,
+        guards.numbers_that_are_none_are_not_answered,
     )
 }
 

@@ -1,4 +1,4 @@
-"""What every method must keep when it is handed frozen networks or wrong input.
+"""What every method must keep with frozen networks, wrong input and learning that diverges.
 
 As in `earl.contract_checks`, each function states one fact and raises `ContractBroken` otherwise.
 """
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from earl.contract_checks import Make, expect, samples, teach
-from earl.errors import ContractBroken, InvalidInput
+from earl.errors import ContractBroken, InvalidInput, NotFinite
+from earl.finite import check_finite
 from earl.learner import Learner
 from earl.networks import ResNet, build
 from earl.randomness import Randomness
@@ -108,6 +109,39 @@ def bad_input_is_refused_and_changes_nothing(make: Make) -> None:
     for name, bad in BAD_LABELS.items():
         refused(f"labels: {name}", learner.observe, x[5:], bad(y[5:]))
     expect(digest(learner.state_dict()) == before, "refused input has changed the state")
+
+
+def numbers_that_are_none_are_not_answered(make: Make) -> None:
+    """Learning that diverges is told, by training or when asked; so are weights that are nan."""
+    x, y = samples(40)
+    learner = make(lr=1e30)
+    try:
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            learner.predict(x_i)
+            learner.observe(x_i, y_i)
+        learner.predict(x)
+    except NotFinite:
+        pass
+    else:
+        expect(finite(learner), "with lr = 1e30 its numbers are inf or nan, and it says nothing")
+    learner = make()
+    teach(learner, x, y)
+    for part in learner.parts().values():
+        for p in part.parameters() if isinstance(part, nn.Module) else ():
+            p.data.fill_(float("nan"))
+    try:
+        answers = learner.predict(x).tolist()
+    except NotFinite:
+        return
+    raise ContractBroken(f"with weights that are nan it answers {answers}")
+
+
+def finite(learner: Learner) -> bool:
+    try:
+        check_finite(learner.parts())
+    except NotFinite:
+        return False
+    return True
 
 
 def refused(name: str, call: Callable[..., object], *arguments: object) -> None:

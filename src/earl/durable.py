@@ -111,6 +111,25 @@ def closing(fd: int) -> Iterator[None]:
         os.close(fd)
 
 
+def append(path: Path, data: bytes, size: int) -> None:
+    """Add to a file of this size, and flush it; ValueError if others write to it, too."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | _NOFOLLOW | _BINARY)
+    try:
+        check_size(fd, size)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+        check_size(fd, size + len(data))
+    finally:
+        os.close(fd)
+
+
+def check_size(fd: int, size: int) -> None:
+    if (found := os.fstat(fd).st_size) != size:
+        raise ValueError(f"{found} bytes instead of {size}")
+
+
 def replace_text(path: Path, text: str) -> None:
     """Give a file a new content at once: a reader finds the whole old or the whole new text."""
     new = path.with_name(f".{path.name}.new")
@@ -173,7 +192,8 @@ def lock_directory(path: Path) -> Iterator[None]:
     """Keep every other process out of a directory, which is made if it is missing.
 
     The lock is the kernel's (`flock` on `LOCK`) and ends with this process, however that ends; the
-    file stays and means nothing by itself. Windows has no `flock`: there nobody is kept out.
+    file stays and means nothing by itself. Windows has no `flock`, and some network file systems
+    only pretend to: there nobody is kept out, and whoever writes must notice others by themselves.
     """
     make_directory(path)
     fd = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | _NOFOLLOW, 0o600)

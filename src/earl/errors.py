@@ -28,6 +28,10 @@ class ClassCapacityError(EarlError, ValueError):
     """A new class arrived and no classifier vector is left; nothing was learned."""
 
 
+class NotFinite(EarlError, ArithmeticError):
+    """Learning has led to numbers that are inf or nan; nothing can be learned or answered."""
+
+
 class DataNotFound(EarlError, FileNotFoundError):
     """A data set is not where it should be."""
 
@@ -50,6 +54,14 @@ class DirectoryInUse(EarlError):
 
 class StorageError(EarlError):
     """A file or folder could not be read or written; what was saved before is still there."""
+
+
+class TakenOver(EarlError):
+    """Another process has gone on with this run; this one stopped, and spoiled nothing."""
+
+
+class DamagedRun(EarlError):
+    """Files of a run are not what was written; no number is taken from them."""
 
 
 class RunConflict(EarlError):

@@ -12,6 +12,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from earl.errors import ClassCapacityError, EarlError, InvalidSetting
+from earl.finite import most_likely
 from earl.inputs import check_images, check_labels
 from earl.networks import evaluating, train_forward
 from earl.onednn import require_bfloat16
@@ -71,7 +72,7 @@ class Learner(ABC):
         self.setting.check_images(x)
         if not len(self.classes):
             return torch.full((len(x),), UNKNOWN)
-        return self.classes.ids(self.scores(x).argmax(dim=1))
+        return self.classes.ids(most_likely(self.scores(x)))
 
     def check(self, x: Tensor, y: Tensor) -> None:
         """Raise, before anything changes, unless x and y can be learned."""

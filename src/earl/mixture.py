@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from earl.finite import differentiate
 from earl.freezing import copy_frozen
 from earl.learner import Classes, Setting, Stateful, adam, ask, forward
 from earl.networks import Classifier, build, feature_size
@@ -63,8 +64,7 @@ class Component:
 
     def _step(self, name: str, loss: Tensor) -> None:
         optimizer = self.optimizers[name]
-        optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, optimizer)
         optimizer.step()
 
     def probabilities(self, x: Tensor, n: int) -> Tensor:

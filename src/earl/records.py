@@ -67,19 +67,6 @@ def read_object(file: Path) -> dict[str, Any]:
     return record
 
 
-def read_summary(file: Path) -> dict[str, Any] | None:
-    """Return the summary of a run; None if there is none, because it has not ended."""
-    if not file.exists():
-        return None
-    record = read_object(file)
-    if not is_summary(record):
-        raise EarlError(
-            f"{file} is not the summary of a run; put the file back, or remove it: "
-            f"`earl resume {file.parent}` writes it again"
-        )
-    return record
-
-
 def is_summary(record: Mapping[str, Any]) -> bool:
     """Tell whether a record has what everything that shows results reads from it."""
     metrics, costs = record.get("metrics"), record.get("costs", {})

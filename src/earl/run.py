@@ -1,6 +1,7 @@
 """The loop: ask, learn, and now and then sit the exam."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +9,8 @@ from torch import Tensor, nn
 
 from earl.budget import bytes_held
 from earl.datasets.dataset import Split, batches
-from earl.errors import InvalidSetting
+from earl.errors import InvalidSetting, NotFinite
+from earl.finite import check_finite
 from earl.history import Evaluation, Reading
 from earl.learner import Learner
 from earl.parallel import Ranks
@@ -108,17 +110,28 @@ def learn_online(
     schedule, T = stream.schedule, len(stream)
     hits = moment.online_correct
     for step, (x, y) in enumerate(stream.since(moment.step), start=moment.step + 1):
-        hits += int((learner.predict(x) == y).sum())  # ask first
-        learner.observe(x, y)  # then learn
         evaluation = None
-        if step == T:
-            learner.finish()
-        if step % every == 0 or step == T:
-            correct, total, extra = examine(learner, stream, exam, step, probes or {})
-            evaluation = Evaluation(step, schedule.task(step), correct, total, hits, step, extra)
-        if step in schedule.boundaries:
-            learner.end_task()
+        with naming_the_step(step):
+            hits += int((learner.predict(x) == y).sum())  # ask first
+            learner.observe(x, y)  # then learn
+            if step == T:
+                learner.finish()
+            if step % every == 0 or step == T:
+                correct, total, extra = examine(learner, stream, exam, step, probes or {})
+                task = schedule.task(step)
+                evaluation = Evaluation(step, task, correct, total, hits, step, extra)
+            if step in schedule.boundaries:
+                learner.end_task()
         yield Moment(step, T, hits, evaluation)
+
+
+@contextmanager
+def naming_the_step(step: int) -> Iterator[None]:
+    """Within this context an error about numbers that are not finite names the step."""
+    try:
+        yield
+    except NotFinite as error:
+        raise NotFinite(f"at step {step}: {error}") from error
 
 
 def examine(
@@ -129,6 +142,7 @@ def examine(
     Where stream and test images have time buckets, the counts are over the seen pairs of class and
     bucket; `accuracy_all_domains` adds the images of the seen classes from all other buckets.
     """
+    check_finite(learner.parts())
     seen = stream.schedule.order[:step]
     labels, domains = stream.split.labels[seen], stream.split.domains
     asked = exam.questions(labels, None if domains is None else domains[seen])

@@ -7,32 +7,29 @@ summary.json       the metrics, once the run has ended
 """
 
 import json
-import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+from earl.clock import Clock
 from earl.data import facts
 from earl.datasets.dataset import Dataset
 from earl.datasets.source import Progress, silent
-from earl.durable import append_text, lock_directory, replace_text
+from earl.durable import lock_directory, replace_text
 from earl.environment import changes, environment
-from earl.errors import DataNotFound, EarlError, RunConflict
+from earl.errors import DataNotFound, NotFinite, RunConflict
 from earl.experiment import Built, Experiment, best_device, usable_device
-from earl.history import Evaluation, lines_of, read_history, to_line
+from earl.history import Evaluation
 from earl.learner import Learner
-from earl.metrics import measured
 from earl.parallel import Ranks
 from earl.places import Places
-from earl.records import FORMAT, read_record, read_summary
+from earl.records import FORMAT, read_record
 from earl.run import Moment
-from earl.snapshot import Snapshot, read_newest, write_snapshot
-from earl.state import Json
+from earl.saves import Saves
+from earl.seals import SEALED, UNSEALED, read_checked, read_summary
 from earl.threads import thread_count
 
 SNAPSHOT_SECONDS = 30.0
-SNAPSHOT_SHARE = 0.03  # of the time goes into snapshots at most
 
 
 class RunDirectory:
@@ -54,12 +51,21 @@ class RunDirectory:
 
     @property
     def history(self) -> list[Evaluation]:
-        return read_history(self.path / "history.jsonl")
+        """All evaluations so far; DamagedRun if they are not what was written."""
+        if (record := self._stored()) is None:
+            return []
+        summary = read_summary(self.path / "summary.json", record)
+        return read_checked(self.path, record, summary)
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """The result of the run, or None while it has not ended."""
-        return read_summary(self.path / "summary.json")
+        """The result of the run, or None while it has not ended; DamagedRun if it is spoilt."""
+        if (record := self._stored()) is None:
+            return None
+        summary = read_summary(self.path / "summary.json", record)
+        if summary is not None:
+            read_checked(self.path, record, summary)  # they belong together
+        return summary
 
     @property
     def precision(self) -> str:
@@ -85,7 +91,8 @@ class RunDirectory:
 
         Close the iterator (or leave its loop) to stop: the run is saved and can go on later.
         """
-        if self.summary is not None:  # nothing is written, so that the disk may be read-only
+        if (summary := self.summary) is not None:  # nothing is written: the disk may be read-only
+            self.notes += [] if "seals" in summary else [f"this run {UNSEALED}"]
             tell(ranks, None)
             return
         with lock_directory(self.path):
@@ -123,80 +130,38 @@ class RunDirectory:
         return self.experiment.load(self.places, progress)
 
     def _run(self, built: Built, snapshot_seconds: float) -> Generator[Moment]:
-        start, seconds = self._go_on(built.learner)
+        saves = self._saves()
+        start, seconds = saves.go_on(built.learner)
         tell(built.exam.ranks, (start, built.learner.state_dict()))
         clock = Clock(seconds, snapshot_seconds)
         moment = saved = start
         try:
             for moment in built.learn(start):
                 if moment.evaluation:
-                    self._append(moment.evaluation)
+                    saves.append(moment.evaluation)
                 if clock.due():
                     with clock.saving():
-                        self._save(built.learner, moment, clock.seconds())
+                        saves.save(built.learner, moment, clock.seconds())
                     saved = moment
                 yield moment
         except GeneratorExit:
             if moment is not saved:
-                self._save(built.learner, moment, clock.seconds())
+                saves.save(built.learner, moment, clock.seconds())
             raise
-        self._save(built.learner, moment, clock.seconds())
-        self._finish(clock.seconds())
+        except NotFinite as error:
+            raise NotFinite(f"{error}; {self.path} stays as it was at step {saved.step}") from error
+        saves.save(built.learner, moment, clock.seconds())
+        saves.finish(clock.seconds())
 
-    def _append(self, evaluation: Evaluation) -> None:
-        append_text(self.path / "history.jsonl", to_line(evaluation))  # durable: snapshots count it
-
-    def _save(self, learner: Learner, moment: Moment, seconds: float) -> None:
-        about: dict[str, Json] = {
-            "online_correct": moment.online_correct,
-            "evaluations": len(self.history),
-            "seconds": round(seconds, 3),
-        }
-        write_snapshot(self.path / "snapshots", moment.step, learner.state_dict(), about=about)
-
-    def _go_on(self, learner: Learner) -> tuple[Moment, float]:
-        """Bring learner and history to the newest snapshot; return the moment and seconds spent."""
-        snapshot = self._newest()
-        if snapshot is None:
-            replace_text(self.path / "history.jsonl", "")
-            return Moment(), 0.0
-        about: Any = snapshot.about
-        history = self.history
-        if len(history) < about["evaluations"]:
-            raise EarlError(
-                f"{self.path / 'history.jsonl'} holds {len(history)} evaluations, the snapshot of "
-                f"step {snapshot.step} needs {about['evaluations']}; put the file back, or start "
-                "anew in another directory"
-            )
-        replace_text(self.path / "history.jsonl", lines_of(history[: about["evaluations"]]))
-        learner.load_state_dict(snapshot.state)
-        moment = Moment(snapshot.step, online_correct=about["online_correct"])
-        return moment, about["seconds"]
-
-    def _newest(self) -> Snapshot | None:
-        snapshot = read_newest(self.path / "snapshots")
-        if snapshot is not None:
-            self.notes += [f"damaged snapshot skipped: {line}" for line in snapshot.skipped]
-        return snapshot
+    def _saves(self) -> Saves:
+        asked = {"experiment": self.experiment.as_dict(), "settings": self.experiment.values()}
+        return Saves(self.path, self._stored() or asked, self.notes)
 
     def learner(self) -> Learner:
         """Return the learner as of the newest snapshot."""
         built = self.experiment.build(dataset=self.load())
-        snapshot = self._newest()
-        if snapshot is not None:
-            built.learner.load_state_dict(snapshot.state)
+        self._saves().load(built.learner)
         return built.learner
-
-    def _finish(self, seconds: float) -> None:
-        history = self.history
-        result = {
-            "metrics": measured(history),
-            "samples": history[-1].step,
-            "costs": history[-1].numbers,
-            "seconds": round(seconds, 1),
-            "notes": self.notes,
-        }
-        replace_text(self.path / "summary.json", json.dumps(result, indent=2) + "\n")
 
     def _stored(self) -> dict[str, Any] | None:
         file = self.path / "experiment.json"
@@ -205,6 +170,7 @@ class RunDirectory:
     def _new_record(self, device: str, threads: int, ranks: int) -> dict[str, Any]:
         return {
             "format": FORMAT,
+            SEALED: True,
             "experiment": self.experiment.as_dict(),
             "settings": self.experiment.values(),
             "environment": environment(device, threads, ranks, self.precision),
@@ -243,30 +209,6 @@ class RunDirectory:
     def _note_changes(self, stored: dict[str, Any], ranks: int) -> None:
         now = environment(stored["device"], stored["threads"], ranks, self.precision)
         self.notes += changes(stored, now)
-
-
-class Clock:
-    """Tells the seconds a run has taken, over all its lives, and when a snapshot is due."""
-
-    def __init__(self, before: float, interval: float) -> None:
-        self._start = time.monotonic() - before
-        self._interval = interval
-        self._last = time.monotonic()
-        self._cost = 0.0
-
-    def seconds(self) -> float:
-        return time.monotonic() - self._start
-
-    def due(self) -> bool:
-        wait = max(self._interval, self._cost / SNAPSHOT_SHARE)
-        return time.monotonic() - self._last >= wait
-
-    @contextmanager
-    def saving(self) -> Iterator[None]:
-        begun = time.monotonic()
-        yield
-        self._last = time.monotonic()
-        self._cost = self._last - begun
 
 
 def tell(ranks: Ranks | None, value: object) -> None:

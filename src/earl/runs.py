@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from earl.data import Name
-from earl.errors import DataNotFound, EarlError, InvalidSetting, UnknownName
+from earl.errors import DamagedRun, DataNotFound, EarlError, InvalidSetting, UnknownName
 from earl.experiment import Experiment, short
-from earl.history import Evaluation, read_history
+from earl.history import Evaluation
 from earl.options import Options
 from earl.recipes import Value
-from earl.records import read_record, read_summary
+from earl.records import read_record
 from earl.registry import suggest
+from earl.seals import SEALED, read_checked, read_summary
 
 IDENTITY = ("method", "dataset", "stream", "seed", "settings", "probes", "stream_sha256")
 
@@ -31,17 +32,37 @@ class Run:
     environment: Mapping[str, Any]
     data: Mapping[str, Any]
     summary: Mapping[str, Any] | None  # None while the run has not ended
+    record: Mapping[str, Any]  # all that experiment.json says
+    fault: str = ""  # why there is no summary although there is a summary.json
     boundaries: tuple[int, ...] = ()  # steps after which the classes changed
 
     @cached_property
     def history(self) -> list[Evaluation]:
-        """All evaluations; a torn last line is not one of them, a damaged line is an error."""
-        return read_history(self.path / "history.jsonl")
+        """All evaluations; a torn last line is not one of them. DamagedRun if it is spoilt."""
+        if self.fault:
+            raise DamagedRun(self.fault)
+        return read_checked(self.path, self.record, self.summary)
+
+    @cached_property
+    def damage(self) -> str:
+        """Why no number of this run can be believed; nothing if they can."""
+        try:
+            _ = self.history
+        except EarlError as error:
+            return str(error)
+        return ""
+
+    @property
+    def sealed(self) -> bool:
+        """Whether damage would be noticed; runs of earlier versions have no seals."""
+        return bool(self.record.get(SEALED)) or "seals" in (self.summary or {})
 
     @property
     def finished(self) -> bool:
-        """Whether the run has ended, and its history has not lost its end since."""
-        return self.summary is not None and self.samples == self.summary.get("samples")
+        """Whether the run has ended, and can be believed."""
+        if self.summary is None or self.damage:
+            return False
+        return bool(self.samples == self.summary["samples"])  # else it has lost its end since
 
     @property
     def samples(self) -> int:
@@ -137,6 +158,11 @@ def read_run(path: Path, folder: Path) -> Run:
         experiment = Experiment.from_dict(record["experiment"])
     except EarlError as error:  # such as a method that is not registered here
         raise EarlError(f"{path / 'experiment.json'}: {error}") from error
+    summary, fault = None, ""
+    try:
+        summary = read_summary(path / "summary.json", record)
+    except DamagedRun as error:
+        fault = str(error)
     return Run(
         path=path,
         name=experiment.path().as_posix() if path == folder else path_below(path, folder),
@@ -144,7 +170,9 @@ def read_run(path: Path, folder: Path) -> Run:
         settings=record["settings"],
         environment=record["environment"],
         data=record.get("data", {}),
-        summary=read_summary(path / "summary.json"),
+        summary=summary,
+        record=record,
+        fault=fault,
         boundaries=tuple(record.get("boundaries", ())),
     )
 

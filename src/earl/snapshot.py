@@ -104,6 +104,24 @@ def read_newest(root: Path) -> Snapshot | None:
     return None
 
 
+def newest_step(root: Path) -> int:
+    """Return the step of the newest snapshot, whole or not; -1 if there is none."""
+    return max((_step(path) for path in _snapshots(root)), default=-1)
+
+
+def read_about(root: Path) -> tuple[Path, Mapping[str, Json]] | None:
+    """Return the newest snapshot and what was said about it, its tensors unread.
+
+    Damaged ones are passed over, changed is nothing: what to do about them is for `read_newest`.
+    """
+    for path in _snapshots(root):
+        try:
+            return path, _read_manifest(path)["about"]
+        except (ValueError, OSError, SnapshotError):  # OSError: removed by now
+            continue
+    return None
+
+
 def _encode(step: int, state: State, about: Mapping[str, Json]) -> dict[str, bytes | bytearray]:
     tensors, skeleton = flatten(state)
     data = _pack(tensors)
@@ -201,11 +219,6 @@ def _read_tensors(path: Path, files: dict[str, Any]) -> dict[str, Tensor]:
         return load(data)
     except (SafetensorError, KeyError) as error:  # KeyError: a type that torch does not have
         raise ValueError(f"{TENSORS} is no safetensors file: {str(error)[:80]!r}") from error
-
-
-def newest_step(root: Path) -> int:
-    """Return the step of the newest snapshot by its name, unread; 0 if there is none."""
-    return max([0, *map(_step, durable.entries(root, "snap-"))])
 
 
 def _name(step: int) -> str:

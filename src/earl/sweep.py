@@ -110,7 +110,7 @@ def look_at(experiment: Experiment, path: Path) -> Status:
         step = max(noted, examined)
         return Status(experiment, path, "in use", step, total, accuracy, message=note)
     state: State = "interrupted" if (path / "experiment.json").exists() else "waiting"
-    return Status(experiment, path, state, newest_step(path / "snapshots"), total, accuracy)
+    return Status(experiment, path, state, max(0, newest_step(path / "snapshots")), total, accuracy)
 
 
 def progress(path: Path) -> tuple[int, int, float | None]:

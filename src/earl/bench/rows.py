@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from earl.bench import parts, starts, steps
+from earl.bench import guards, parts, starts, steps
 from earl.bench.figures import Figure
 from earl.bench.timing import Effort
 from earl.errors import UnknownName
@@ -25,6 +25,7 @@ ROWS: Mapping[str, Measure] = {
     "memory": parts.memory,
     "stream": steps.stream,
     "classes": steps.classes,
+    "guards": guards.guards,
     "bytes": parts.held,
     "data": starts.data,
     "start": starts.start,

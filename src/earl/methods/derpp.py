@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
+from earl.finite import differentiate
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.losses import known_mse
 from earl.memory import Memory, draw_distinct, reservoir
@@ -98,8 +99,7 @@ class DERpp(Learner):
             m = w + self.waiting.size  # the draw with labels is z[w:m], that with logits z[m:]
             loss = loss + self.beta * F.cross_entropy(z[w:m], Y[w:m])
             loss = loss + self.alpha * known_mse(z[m:], self._targets(stored[m - w :]))  # Eq. (6)
-        self.optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, self.optimizer)
         self.optimizer.step()
         self.work.add(images=len(Y))
         return z[:w].detach()

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from earl.errors import InvalidSetting, UnknownName
 from earl.etf import Frame, SimplexETF, dot_regression
+from earl.finite import differentiate
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
 from earl.memory import POLICIES, Memory
 from earl.networks import GrowingLinear, Projection, build, feature_size
@@ -120,8 +121,7 @@ class EARL(Learner):
             loss = loss + self.lam * dot_regression(f_hat_p, self.frame.back(Y_p)).mean()
         if self.learned is not None:  # which alone would pull all features and vectors to one point
             loss = loss + F.cross_entropy(COSINE_SCALE * f_hat @ W.T, Y_d)
-        self.optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, self.optimizer)
         self.optimizer.step()
         if self.correction and not self.refresh:
             self.residuals.push(f_hat.detach(), Y)  # the residual w_Y - f_hat follows from it

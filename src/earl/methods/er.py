@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from earl.finite import differentiate
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, reservoir
 from earl.networks import Classifier, feature_size
@@ -64,8 +65,7 @@ class ER(Learner):
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         z = forward(self.network, self.setting, X)[:, : len(self.classes)]
         loss = F.cross_entropy(z, Y.to(z.device))
-        self.optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, self.optimizer)
         self.optimizer.step()
         self.work.add(images=len(Y))
 

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
+from earl.finite import differentiate
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
 from earl.memory import Memory, greedy_balanced
 from earl.networks import Classifier, feature_size
@@ -59,8 +60,7 @@ class MemoryOnlyER(Learner):
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         z = forward(self.network, self.setting, X)[:, : len(self.classes)]
         loss = F.cross_entropy(z, Y.to(z.device))
-        self.optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, self.optimizer)
         self.optimizer.step()
         self.work.add(images=len(Y))
 

@@ -8,6 +8,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
+from earl.finite import differentiate
 from earl.freezing import begin_training
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, reservoir
@@ -76,8 +77,7 @@ class ERMIR(Learner):
             X, Y = torch.cat((X, self._augment(X_m, "augment memory"))), torch.cat((Y, Y_m))
         z = forward(self.network, self.setting, X)[:, : len(self.classes)]
         loss = F.cross_entropy(z, Y)
-        self.optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, self.optimizer)
         self.optimizer.step()
         self.work.add(images=len(Y))
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
+from earl.finite import differentiate
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, reservoir
 from earl.networks import Classifier, feature_size
@@ -87,8 +88,7 @@ class EWC(Learner):
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         z = forward(self.network, self.setting, X)[:, : len(self.classes)]
         loss = F.cross_entropy(z, Y.to(z.device))
-        self.optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, self.optimizer)
         # The penalty enters by its gradient, and only now: the Fisher is that of cross-entropy.
         g = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.theta]
         self.fisher.update(g)

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
 from earl.expandable import Expandable, widen
+from earl.finite import differentiate
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, greedy_balanced
 from earl.networks import GrowingLinear, build, feature_size
@@ -85,8 +86,7 @@ class MEMO(Learner):
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         h = forward(self.network.extractors, self.setting, X)  # (B, s·size)
         loss = self._loss(h, Y.to(h.device))
-        self.optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, self.optimizer)
         self.optimizer.step()
         self.work.add(images=len(Y))
 

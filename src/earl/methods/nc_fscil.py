@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from earl.classmeans import ClassMeans
 from earl.errors import InvalidSetting, UnknownName
 from earl.etf import Frame, SimplexETF, dot_regression
+from earl.finite import differentiate
 from earl.frozen import (
     Block,
     Divided,
@@ -154,8 +155,7 @@ class NCFSCIL(Learner):
     def _step(self, f: Tensor, Y: Tensor) -> None:
         W = self.vectors()
         loss = dot_regression(F.normalize(f, dim=1), W[Y.to(W.device)]).mean()
-        self.optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, self.optimizer)
         self.optimizer.step()
 
     def scores(self, x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
+from earl.finite import differentiate
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.memory import Memory, reservoir
 from earl.networks import Classifier, feature_size
@@ -103,8 +104,7 @@ class PoLRS(Learner):
         for network, optimizer in zip(self.networks, self.optimizers, strict=True):
             z = forward(network, self.setting, X)[:, : len(self.classes)]
             loss = F.cross_entropy(z, Y.to(z.device))
-            optimizer.zero_grad()
-            loss.backward()
+            differentiate(loss, optimizer)
             optimizer.step()
         self.work.add(images=len(self.networks) * len(Y))
 

@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
+from earl.finite import differentiate
 from earl.frozen import (
     Block,
     Divided,
@@ -155,8 +156,7 @@ class REMIND(Learner):
         """Descend the cross-entropy; targets are class numbers (B,) or distributions (B, n)."""
         z = z[:, : len(self.classes)]
         loss = F.cross_entropy(z, targets.to(z.device))
-        self.optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, self.optimizer)
         self.optimizer.step()
 
     def scores(self, x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from earl.contrast import contrast_augment
 from earl.errors import InvalidSetting
+from earl.finite import differentiate
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.losses import supervised_contrastive
 from earl.memory import Memory, reservoir
@@ -89,8 +90,7 @@ class SCR(Learner):
         views = self._views(X.to(self.setting.device), t)  # (2B, C, H, W)
         z = F.normalize(forward(self.network, self.setting, views), dim=1)
         loss = supervised_contrastive(z, Y.repeat(2).to(z.device), self.temperature).mean()
-        self.optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, self.optimizer)
         self.optimizer.step()
         self.work.add(images=len(views))
 

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from earl.contrast import contrast_augment
 from earl.errors import InvalidSetting
+from earl.finite import differentiate
 from earl.heads import Heads, renew
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
 from earl.losses import known_mse, supervised_contrastive
@@ -131,8 +132,7 @@ class XDER(Learner):
         loss = self._der_loss(z, Y, stored[:, : z.shape[1]].to(z.device), w)
         loss = loss + self.lam * self._contrast(X[: self.contrasted], Y[: self.contrasted], t)
         loss = loss + self.eta * self._margins(z, Y, w)
-        self.optimizer.zero_grad()
-        loss.backward()
+        differentiate(loss, self.optimizer)
         self.optimizer.step()
         z = z.detach().cpu()
         if len(rows):

@@ -95,15 +95,15 @@ def class_item(group: Group, c: int) -> Item:
 
 
 def progress_grid(runs: Sequence[Run]) -> Grid:
-    """Return how far the runs are that have not ended."""
+    """Return how far the runs are that have not ended; nothing is told of damaged ones."""
     lengths = {column_of(run): run.samples for run in runs if run.finished}
     return Grid(
-        caption="Runs that have not ended",
+        caption="Runs that have not ended, or are damaged",
         heads=("run", "samples learned", "accuracy so far, %", "state"),
         rows=tuple(
             (
                 Item(run.name),
-                Item(f"{run.samples:,}", run.samples),
+                Item(NOTHING) if run.damage else Item(f"{run.samples:,}", run.samples),
                 accuracy_so_far(run),
                 Item(state(run, lengths.get(column_of(run)))),
             )
@@ -114,7 +114,7 @@ def progress_grid(runs: Sequence[Run]) -> Grid:
 
 
 def accuracy_so_far(run: Run) -> Item:
-    if not run.history:
+    if run.damage or not run.history:
         return Item(NOTHING)
     value = 100 * run.history[-1].accuracy
     return Item(number(value), value)

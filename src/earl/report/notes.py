@@ -8,7 +8,7 @@ from earl.runs import Run
 
 
 def left_out(runs: Sequence[Run]) -> list[str]:
-    """Name the runs that have not ended, and how far they are."""
+    """Name the runs that have not ended, and how far they are, and those that are damaged."""
     lengths: dict[Column, int] = {}
     for run in runs:
         if run.finished:
@@ -22,6 +22,9 @@ def left_out(runs: Sequence[Run]) -> list[str]:
 
 def state(run: Run, length: int | None) -> str:
     """Return where a run stands that cannot be averaged."""
+    if run.damage:
+        here = str(run.path / " ")[:-1]  # tables name no places
+        return f"damaged ({run.damage.replace(here, '')})"
     if run.summary is not None:  # it ended, but lines are gone
         total = run.summary.get("samples", 0)
         return f"its history is torn (it ends at {run.samples:,} of {total:,} samples)"

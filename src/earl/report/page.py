@@ -107,8 +107,12 @@ def about(runs: Sequence[Run]) -> str:
     methods = sorted({run.experiment.method for run in runs})
     places = sorted({column_of(run) for run in runs})
     seeds = sorted({run.experiment.seed for run in runs})
-    open_ones = sum(not run.finished for run in runs)
-    if not open_ones:
+    damaged = sum(bool(run.damage) for run in runs)
+    open_ones = sum(not run.finished for run in runs) - damaged
+    if damaged:
+        rest = f"; {open_ones} more have not ended" if open_ones else ""
+        state = f"{damaged} of them {'is' if damaged == 1 else 'are'} damaged and left out{rest}."
+    elif not open_ones:
         state = "It has ended." if len(runs) == 1 else "All have ended."
     elif open_ones == len(runs):
         state = "None has ended, so there is nothing to average yet."

@@ -1,0 +1,31 @@
+"""The clock of a run: the seconds it has taken, and when it is time to save it."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SNAPSHOT_SHARE = 0.03  # of the time goes into snapshots at most
+
+
+class Clock:
+    """Tells the seconds a run has taken, over all its lives, and when a snapshot is due."""
+
+    def __init__(self, before: float, interval: float) -> None:
+        self._start = time.monotonic() - before
+        self._interval = interval
+        self._last = time.monotonic()
+        self._cost = 0.0
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._start
+
+    def due(self) -> bool:
+        wait = max(self._interval, self._cost / SNAPSHOT_SHARE)
+        return time.monotonic() - self._last >= wait
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        begun = time.monotonic()
+        yield
+        self._last = time.monotonic()
+        self._cost = self._last - begun
