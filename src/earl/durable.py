@@ -11,8 +11,9 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-from earl.errors import DirectoryInUse
+from earl.errors import DirectoryInUse, EarlError
 
 try:
     import fcntl
@@ -24,6 +25,16 @@ _BINARY = getattr(os, "O_BINARY", 0)
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+
+LARGEST_RECORD = 16 << 20  # bytes of JSON, which takes some 25 times as much when it is parsed
+
+_KINDS = {  # of what is no regular file
+    "a link": stat.S_ISLNK,
+    "a pipe": stat.S_ISFIFO,
+    "a directory": stat.S_ISDIR,
+    "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
+    "a socket": stat.S_ISSOCK,
+}
 
 _held: set[int] = set()  # descriptors of the locks of this process
 
@@ -122,24 +133,78 @@ def write_dir_atomically(final: Path, files: Mapping[str, bytes | bytearray]) ->
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """Return the bytes of a regular file of at most `limit` bytes.
+    """Return the content of a regular file of at most `limit` bytes.
 
-    ValueError says that it is something else (a link, a device, too large), OSError that the
+    ValueError says that the file is something else (a link, a device, too large), OSError that the
     system could not read it. The bytes are read, not mapped: a mapped file that is cut short
     later would end the process.
     """
-    if not stat.S_ISREG(path.lstat().st_mode):  # before opening: a device may act on it
-        raise ValueError(f"{path.name} is not a regular file")
-    with os.fdopen(os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError(f"{path.name} is not a regular file")
-        if found.st_size > limit:
-            raise ValueError(f"{path.name} has {found.st_size} bytes, more than {limit}")
-        data = file.read(found.st_size + 1)
-    if len(data) != found.st_size:
+    with open_regular(path, limit) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(size + 1)
+    if len(data) != size:
         raise ValueError(f"{path.name} changed while it was read")
     return data
+
+
+def open_regular(path: Path, limit: int) -> BinaryIO:
+    """Open a regular file of at most `limit` bytes for reading; the errors of `read_regular`."""
+    _refuse_other(path, path.lstat().st_mode)  # before opening: a device may act on it
+    file = os.fdopen(os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY), "rb")
+    try:
+        found = os.fstat(file.fileno())
+        _refuse_other(path, found.st_mode)
+        if found.st_size > limit:
+            raise ValueError(f"{path.name} has {found.st_size} bytes, more than {limit}")
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _refuse_other(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = next((kind for kind, test in _KINDS.items() if test(mode)), "no file")
+        raise ValueError(f"{path.name} is not a regular file but {kind}")
+
+
+def read_bounded(path: Path, limit: int, *, follow: bool = False) -> bytes | None:
+    """Return the content of a small file, or None if there is none; EarlError says what is wrong.
+
+    Nothing but a regular file is read, and never more than `limit` bytes: a pipe would let us wait
+    for ever, a device might have no end. A link is refused, since who made it may not be who owns
+    what it leads to; with `follow` it is followed, which is for files that a user has named.
+    """
+    try:
+        with open_regular(path.resolve(strict=True) if follow else path, limit) as file:
+            return file.read(os.fstat(file.fileno()).st_size)  # a history may grow meanwhile
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise EarlError(f"{path} was not read: {error}; put the right file there") from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        why = getattr(error, "strerror", None) or error
+        raise EarlError(f"{path} cannot be read ({why}); put the right file there") from None
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """Open a regular file to add to its end, made if it is missing; EarlError if it is no such."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NOFOLLOW | _NONBLOCK | _BINARY
+    try:
+        fd = os.open(path, flags, 0o666)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError("it is not a regular file")
+    except OSError as error:
+        why = "it is a link" if path.is_symlink() else error.strerror or error
+        raise EarlError(f"cannot add to {path} ({why}); put the right file there") from None
+    return os.fdopen(fd, "ab")
+
+
+def refuse_link(path: Path) -> None:
+    """Raise EarlError if a directory of ours is a link: what is written would go elsewhere."""
+    if path.is_symlink():
+        raise EarlError(f"{path} is a link, and we write through none; put the directory there")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from earl.durable import open_to_append
 from earl.errors import EarlError, InvalidSetting
 from earl.places import cores
 
@@ -49,7 +50,7 @@ class Engine(Protocol):
 def start_process(words: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
     """Start `earl <words>` as a process; it saves and ends when its standard input is closed."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
+    with open_to_append(log) as file:
         file.write(f"$ {shlex.join(['earl', *words])}\n".encode())
         file.flush()
         return subprocess.Popen(

@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from earl.durable import read_bounded
 from earl.errors import EarlError
 
+LARGEST = 1 << 30  # bytes; with 1 000 classes and 10 000 evaluations it has some 200 million
 Reading: TypeAlias = "float | Sequence[Reading]"
 """What a probe reads off a learner: a number, or lists of numbers for a figure."""
 
@@ -57,16 +59,15 @@ def from_line(line: str | bytes) -> Evaluation:
 
 def read_history(path: Path) -> list[Evaluation]:
     """Return all records of a file; a torn last line, left by a crash, is not one of them."""
-    if not path.exists():
-        return []
-    lines = path.read_bytes().splitlines(keepends=True)
+    data = read_bounded(path, LARGEST)
+    lines = (data or b"").splitlines(keepends=True)
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     records = []
     for number, line in enumerate(lines, start=1):
         try:
             records.append(from_line(line))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise EarlError(f"{path}, line {number} is not a record of an evaluation") from error
     return records
 

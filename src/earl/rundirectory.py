@@ -22,7 +22,7 @@ from earl.catalogue import METRICS
 from earl.data import facts
 from earl.datasets.dataset import Dataset
 from earl.datasets.source import Progress, silent
-from earl.durable import lock_directory, replace_text
+from earl.durable import LARGEST_RECORD, lock_directory, read_bounded, replace_text
 from earl.errors import DataNotFound, EarlError, RunConflict
 from earl.experiment import Built, Experiment, best_device
 from earl.history import Evaluation, lines_of, read_history, to_line
@@ -62,8 +62,8 @@ class RunDirectory:
     @property
     def summary(self) -> dict[str, Any] | None:
         """The result of the run, or None while it has not ended."""
-        file = self.path / "summary.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        data = read_bounded(self.path / "summary.json", LARGEST_RECORD)
+        return None if data is None else json.loads(data)
 
     def run(
         self,
@@ -192,12 +192,13 @@ class RunDirectory:
 
     def _stored(self) -> dict[str, Any] | None:
         file = self.path / "experiment.json"
-        if not file.exists():
+        data = read_bounded(file, LARGEST_RECORD)
+        if data is None:
             return None
         try:
-            record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            record: dict[str, Any] = json.loads(data)
             version = record["format"]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise EarlError(f"{file} is not the record of a run") from error
         if version != FORMAT:
             raise EarlError(f"{file} has format {version}; this earl reads format {FORMAT}")

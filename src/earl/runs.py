@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from earl.data import Name
+from earl.durable import LARGEST_RECORD, read_bounded
 from earl.errors import DataNotFound, EarlError, InvalidSetting, UnknownName
 from earl.experiment import Experiment, short
 from earl.history import Evaluation, read_history
@@ -143,6 +144,7 @@ def read_run(path: Path, folder: Path) -> Run:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise EarlError(f"{path / 'experiment.json'} is not the record of a run") from error
     summary = path / "summary.json"
+    ended = os.path.lexists(summary)  # a link to nothing is no missing file
     return Run(
         path=path,
         name=experiment.path().as_posix() if path == folder else path_below(path, folder),
@@ -150,7 +152,7 @@ def read_run(path: Path, folder: Path) -> Run:
         settings=settings,
         environment=environment,
         data=record.get("data", {}),
-        summary=read_json(summary) if summary.exists() else None,
+        summary=read_json(summary) if ended else None,
         boundaries=tuple(record.get("boundaries", ())),
     )
 
@@ -161,9 +163,10 @@ def path_below(path: Path, folder: Path) -> str:
 
 def read_json(file: Path) -> dict[str, Any]:
     """Return the object in a file of a run."""
+    data = read_bounded(file, LARGEST_RECORD)
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+        record = json.loads(data or b"")
+    except (ValueError, RecursionError) as error:
         raise EarlError(f"{file} is not JSON; put the file back, or remove that run") from error
     if not isinstance(record, dict):
         raise EarlError(f"{file} is not the record of a run")

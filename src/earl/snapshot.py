@@ -58,6 +58,7 @@ def write_snapshot(
     """
     if step < 0 or keep < 1:
         raise ValueError(f"step must be at least 0 and keep at least 1, not {step} and {keep}")
+    durable.refuse_link(root)
     durable.make_directory(root)
     for leftover in durable.entries(root, ".tmp-"):
         durable.remove(leftover)
@@ -80,6 +81,7 @@ def read_newest(root: Path) -> Snapshot | None:
     none is whole, or one is of a newer format or cannot be read by the system, the answer is a
     SnapshotError and everything stays as it is.
     """
+    durable.refuse_link(root)
     damaged: dict[Path, str] = {}
     try:
         for path in _snapshots(root):
