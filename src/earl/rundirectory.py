@@ -19,7 +19,7 @@ import torch
 
 import earl
 from earl.catalogue import METRICS
-from earl.data import facts
+from earl.data import check_unchanged, facts
 from earl.datasets.dataset import Dataset
 from earl.datasets.source import Progress, silent
 from earl.durable import LARGEST_RECORD, lock_directory, read_bounded, replace_text
@@ -228,15 +228,11 @@ class RunDirectory:
     def _note_data(self, record: dict[str, Any], dataset: Dataset) -> None:
         """Write the record of a new run, with its data; a run that goes on must find the same."""
         found, before = facts(dataset), record.get("data")
-        for name, value in (before or {}).items():
-            if name not in ("source", "skipped") and found[name] != value:
-                raise RunConflict(
-                    f"the data set has changed since this run began: {name} was {value}, and is "
-                    f"{found[name]} now; put the old files back, or begin another run"
-                )
         if before is None:
             text = json.dumps(record | {"data": found}, indent=2) + "\n"
             replace_text(self.path / "experiment.json", text)
+        else:
+            self.notes += check_unchanged(before, found)
         self.notes += dataset.notes
         if dataset.skipped:
             names = "; ".join(dataset.skipped[:3]) + ("; …" if len(dataset.skipped) > 3 else "")

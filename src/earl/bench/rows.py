@@ -26,6 +26,7 @@ ROWS: Mapping[str, Measure] = {
     "classes": steps.classes,
     "bytes": parts.held,
     "data": starts.data,
+    "open": starts.opened,
     "start": starts.start,
     "peak": parts.peak,
 }

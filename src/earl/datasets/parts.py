@@ -3,10 +3,14 @@
 Workers may be other processes, so nothing here needs torch.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from earl import images
 from earl.errors import BrokenImage
@@ -14,6 +18,9 @@ from earl.images import Pixels
 
 FILES_IN_A_PART = 256
 ROWS_OF_A_SHEET = 256
+BYTES_OF_A_HASH = 16
+
+Hashes = NDArray[np.uint8]  # (n, BYTES_OF_A_HASH), of encoded images
 
 
 class Part(Protocol):
@@ -119,13 +126,20 @@ def decode_rows(part: EncodedPart, into: Pixels) -> dict[int, str]:
     return broken
 
 
-def check_rows(part: EncodedPart) -> dict[int, str]:
-    """Return why some rows of a part cannot be decoded."""
+def hash_image(data: bytes) -> bytes:
+    """Return the hash of an encoded image: the first half of its SHA-256."""
+    return hashlib.sha256(data).digest()[:BYTES_OF_A_HASH]
+
+
+def check_rows(part: EncodedPart, hashes: Hashes) -> dict[int, str]:
+    """Fill in the hash of each row of a part; return why some cannot be decoded."""
     broken = {}
     load = part.loader()
     for row in range(len(part)):
         try:
-            images.check(load(row))
+            data = load(row)
+            hashes[row] = np.frombuffer(hash_image(data), np.uint8)
+            images.check(data)
         except BrokenImage as error:
             broken[row] = str(error)
     return broken
