@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from earl.errors import DirectoryInUse, EarlError
+from earl.errors import DataNotFound, DirectoryInUse, EarlError, InvalidInput
 
 try:
     import fcntl
@@ -185,6 +185,27 @@ def read_bounded(path: Path, limit: int, *, follow: bool = False) -> bytes | Non
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         why = getattr(error, "strerror", None) or error
         raise EarlError(f"{path} cannot be read ({why}); put the right file there") from None
+
+
+def read_text(path: Path, limit: int) -> str:
+    """Return the text of a file that a user has named: UTF-8, with or without a mark of it."""
+    data = read_bounded(path, limit, follow=True)
+    if data is None:
+        raise DataNotFound(f"there is no file {path}")
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InvalidInput(f"{path} is text in UTF-16; save it as UTF-8")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        raise InvalidInput(
+            f"{path}, line {line}: the byte {byte:#04x} is not UTF-8, but perhaps Latin-1 or "
+            "Windows-1252; save it as UTF-8"
+        ) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InvalidInput(f"{path}, line {line}: there is a zero byte; save it as UTF-8 text")
+    return text
 
 
 def open_to_append(path: Path) -> BinaryIO:

@@ -5,6 +5,7 @@ Workers may be other processes, so nothing here needs torch.
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earl import images
-from earl.errors import BrokenImage
+from earl.errors import BrokenImage, InvalidInput
 from earl.images import Pixels
 
 FILES_IN_A_PART = 256
@@ -92,10 +93,10 @@ class ParquetPart:
         from pyarrow.parquet import ParquetFile
 
         wanted = f"{self.column}.bytes" if self.nested else self.column
-        with ParquetFile(self.file) as file:
+        with readable(self.file), ParquetFile(self.file) as file:
             table = file.read_row_group(self.group, columns=[wanted], use_threads=False)
-        column = table.column(0).combine_chunks()
-        values = column.field("bytes") if self.nested else column
+            column = table.column(0).combine_chunks()
+            values = column.field("bytes") if self.nested else column
 
         def load(row: int) -> bytes:
             data = values[self.rows[row]].as_py()
@@ -107,6 +108,20 @@ class ParquetPart:
 
     def decode(self, into: Pixels) -> dict[int, str]:
         return decode_rows(self, into)
+
+
+@contextmanager
+def readable(file: Path | str) -> Iterator[None]:
+    """Context in which whatever a damaged parquet file raises becomes an error of ours."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (ArrowException, OSError, LookupError, ValueError, TypeError, OverflowError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise InvalidInput(
+            f"{file} is not a parquet file that can be read ({why}); get it again"
+        ) from None
 
 
 def decode_rows(part: EncodedPart, into: Pixels) -> dict[int, str]:
