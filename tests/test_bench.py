@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from earl.bench import guards, record, rows
+from earl.bench import guards, record, rows, starts
 from earl.bench.figures import Figure, ratio_figure
 from earl.bench.parts import LargestTensor, asking
 from earl.bench.profile import profile
@@ -18,6 +18,7 @@ from earl.bench.starts import picture, write_parquet
 from earl.bench.subjects import bare_step, earl_midway, midway, observing, on, tiny_earl, updating
 from earl.bench.timing import Effort, Times, take_turns
 from earl.cli import app
+from earl.datasets import seals
 from earl.datasets.cifar import cifar10
 from earl.datasets.source import Source
 from earl.errors import UnknownName
@@ -196,6 +197,18 @@ def test_the_made_up_cifar_is_read_by_the_real_loader(tmp_path: Path) -> None:
         write_parquet(tmp_path / "cifar10" / f"{split}-0.parquet", pictures, images)
     data = cifar10(Source(root=tmp_path, cache=tmp_path / "cache"))
     assert (len(data.train), len(data.test), data.image_shape) == (12, 10, (3, 32, 32))
+
+
+def test_the_row_of_opening_compares_the_hashes_of_all_images(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked: list[str] = []
+    real = seals.seal_of
+    monkeypatch.setattr(starts, "RECORDS", 20)
+    monkeypatch.setattr(seals, "seal_of", lambda file: checked.append(file.name) or real(file))
+    (figure,) = starts.opened(Effort(seconds=0, turns=1))
+    assert figure.unit == "s" and figure.target == 2.0 and figure.case.startswith("120 images")
+    assert checked.count("train.images.npy") == 1 + 1 + 7  # made, opened untimed, opened in turns
 
 
 # ---- the command

@@ -19,7 +19,7 @@ from earl.datasets import cifar, folder, lazy, parts, prepare
 from earl.datasets.dataset import batches
 from earl.datasets.files import FileList, found_files
 from earl.datasets.lazy import AHEAD, Pictures
-from earl.datasets.parts import FilePart
+from earl.datasets.parts import FilePart, hash_image
 from earl.datasets.source import Listing, hold_out, slug
 from earl.errors import EarlError
 
@@ -232,7 +232,8 @@ def pictures(tmp_path, n=200, size=16, workers=2):
         loaded.append(i)
         return Path(paths[i]).read_bytes()
 
-    return Pictures(load_one, paths.__getitem__, n, size, workers), loaded
+    hashes = [np.frombuffer(hash_image(Path(path).read_bytes()), np.uint8) for path in paths]
+    return Pictures(load_one, paths.__getitem__, np.stack(hashes), size, workers), loaded
 
 
 @pytest.mark.parametrize("sizes", [[1] * 150, [500], [3, 0, 90, 1], [], [0]])

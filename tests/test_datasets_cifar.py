@@ -167,6 +167,17 @@ def test_evil_pickles_do_act_when_they_are_trusted(tmp_path, monkeypatch):
     assert (tmp_path / "evil").exists()
 
 
+DEEP = b")" + b"q\x00h\x00\x86" * 18  # a tuple of the same tuple twice, 18 times over
+
+
+def array_of_shape(shape):
+    """Return a batch with an image whose shape is spelled out in the pickle's own language."""
+    return (
+        b"\x80\x02}(U\x04datacnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+        b"(K\x01" + shape + b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R\x89U\x01xtbU\x06labels]K\x07au."
+    )
+
+
 FORGED = [
     b"",
     b".",
@@ -181,15 +192,64 @@ FORGED = [
     pickle.dumps({"data": np.array([{}, []], dtype=object), "labels": [1, 2]}, protocol=2),
     pickle.dumps({"data": "text", "labels": [1, 2]}, protocol=2),
     pickle.dumps({"labels": [1, 2]}, protocol=2),
+    b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b".",  # an array of a terabyte
+    b"\x80\x05\x97.",  # a buffer from elsewhere
+    b"\x80\x02c_codecs\nencode\nK\x01K\x02\x86R.",
+    b"\x80\x02c_codecs\nencode\n}b.",
+    b"\x80\x02cnumpy\nndarray\n}b.",
+    b"\x80\x02]K\x01K\x02s.",
+    b"\x80\x02K\x01)R.",
+    pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1, 1 << 100]}, protocol=2),
+    array_of_shape(DEEP),
 ]
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("data", FORGED, ids=range(len(FORGED)))
 def test_forged_pickle_is_an_error_of_ours(data, tmp_path):
     folder = write_cifar10_python(tmp_path / "data")
     (folder / "data_batch_1").write_bytes(data)
-    with pytest.raises(InvalidInput, match="data_batch_1"):
+    with pytest.raises(InvalidInput, match="data_batch_1") as error:
         cifar.cifar10(source(tmp_path))
+    assert len(str(error.value)) < 1000  # also of a shape that would print for ages
+
+
+@pytest.mark.parametrize(
+    "data", [b"}(" + DEEP + b"K\x01u.", b"}" + DEEP + b"K\x01s.", b"(" + DEEP + b"K\x01d."]
+)
+def test_a_key_is_text_since_others_might_hash_for_ages(data, tmp_path):
+    (tmp_path / "batch").write_bytes(b"\x80\x02" + data)
+    with pytest.raises(InvalidInput, match="a key of its dictionary is no text"):
+        cifar_pickle.read_batch(tmp_path / "batch")
+
+
+@pytest.mark.timeout(60)
+def test_a_damaged_pickle_is_read_or_refused(tmp_path):
+    """Whatever bytes a file has: it is a batch, or an error of ours says that it is none."""
+    batch = {"data": np.zeros((2, 3072), np.uint8), "labels": [1, 2], "names": ["a", "b"]}
+    generator = np.random.default_rng(0)
+    refused = 0
+    for number in range(1500):
+        data = bytearray(pickle.dumps(batch, protocol=number % 5))
+        places = [n for n in range(len(data)) if n < 250 or n > len(data) - 80]
+        for _ in range(1 + number % 3):
+            data[generator.choice(places)] = generator.integers(256)
+        (tmp_path / "batch").write_bytes(data)
+        try:
+            read = cifar_pickle.read_batch(tmp_path / "batch")
+            assert cifar_pickle.pixels(read, tmp_path).shape[1:] == (3, 32, 32)
+            np.array(cifar_pickle.class_ids(read, "labels", tmp_path), np.int64)
+        except InvalidInput:
+            refused += 1
+    assert 300 < refused < 1500
+
+
+@pytest.mark.parametrize("protocol", range(5))
+def test_pickles_of_every_protocol_that_such_files_may_have_are_read(protocol, tmp_path):
+    raw = np.arange(2 * 3072, dtype=np.uint8).reshape(2, 3072)
+    dump(tmp_path / "batch", {"data": raw, "labels": [1, 2]}, protocol)
+    read = cifar_pickle.read_batch(tmp_path / "batch")
+    assert (cifar_pickle.pixels(read, tmp_path).reshape(2, 3072) == raw).all()
 
 
 @pytest.mark.parametrize(

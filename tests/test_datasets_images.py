@@ -258,6 +258,64 @@ def test_too_many_pixels_are_refused_from_the_header(side):
         images.decode(bomb_png(side, side), 32)
 
 
+@pytest.mark.parametrize("size", [(1, 79_999_999), (79_999_999, 1), (65_536, 1)])
+def test_too_long_a_side_is_refused_from_the_header(size):
+    for act in (lambda data: images.decode(data, 32), images.check, images.side):
+        with pytest.raises(BrokenImage, match="a side may have at most 65,535"):
+            act(bomb_png(*size))
+
+
+def with_size(data, place, width, height):
+    """Return an encoded picture whose header promises another size."""
+    return data[:place] + struct.pack(">II", width, height) + data[place + 8 :]
+
+
+def test_too_many_bytes_are_refused_from_the_header():
+    """Decoders of some formats hold several copies, so that fewer pixels can be allowed."""
+    flat = Image.new("RGB", (24, 24))
+    try:
+        data = encoded(flat, "JPEG2000")
+    except (KeyError, OSError):
+        pytest.skip("this Pillow does not write JPEG2000")
+    box, frame = data.index(b"ihdr") + 4, data.index(b"\xff\x51") + 6
+    assert data[frame : frame + 8] == struct.pack(">II", 24, 24)
+    large = with_size(with_size(data, box, 7000, 7000), frame, 7000, 7000)
+    with pytest.raises(BrokenImage, match="of JPEG2000 48,000,000 can be decoded"):
+        images.decode(large, 32)
+    assert images.side(with_size(with_size(data, box, 6000, 6000), frame, 6000, 6000)) == 6000
+
+
+def grey16():
+    return Image.fromarray(np.arange(24 * 24, dtype=np.uint16).reshape(24, 24) * 113)
+
+
+def palette():
+    picture = Image.fromarray(NOISE).quantize(8)
+    picture.info["transparency"] = bytes(range(0, 256, 32))
+    return picture
+
+
+PICTURES = {
+    "RGBA": lambda: Image.fromarray(np.concatenate([NOISE, NOISE[..., :1]], axis=2)),
+    "LA": lambda: Image.fromarray(NOISE[..., :2]),
+    "P": palette,
+    "I;16": grey16,
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_in_strips_is_the_same_as_in_one_piece(name, monkeypatch):
+    data = encoded(PICTURES[name]())
+    whole, seen = rgb(data), []
+    real = {act: getattr(images, act) for act in ("_grey", "_on_white")}
+    for act, call in real.items():
+        monkeypatch.setattr(images, act, lambda s, call=call: seen.append(s.size) or call(s))
+    for pixels, strips in ((24 * 24, 1), (24 * 7, 4), (24, 24), (1, 24)):
+        monkeypatch.setattr(images, "STRIP", pixels)
+        seen.clear()
+        assert (rgb(data) == whole).all() and len(seen) == strips
+
+
 @pytest.mark.parametrize("data", [b"", b"hello", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9"])
 def test_what_is_no_image_is_refused(data):
     with pytest.raises(BrokenImage, match="no image"):

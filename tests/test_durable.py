@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from earl import durable
+from earl import durable, reading
 from earl.errors import DirectoryInUse
 
 CALLS = ("open", "write", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "close")
@@ -196,9 +196,9 @@ def test_a_directory_that_may_not_be_listed_is_not_empty(tmp_path, monkeypatch):
 
 def test_reading_takes_up_to_the_limit_and_no_more(tmp_path):
     (tmp_path / "a").write_bytes(b"12345")
-    assert durable.read_regular(tmp_path / "a", 5) == b"12345"
+    assert reading.read_regular(tmp_path / "a", 5) == b"12345"
     with pytest.raises(ValueError, match="5 bytes, more than 4"):
-        durable.read_regular(tmp_path / "a", 4)
+        reading.read_regular(tmp_path / "a", 4)
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "pipe", "socket", "device"])
@@ -216,7 +216,7 @@ def test_reading_takes_regular_files_only_and_never_waits(tmp_path, monkeypatch,
         elif kind == "socket":
             end.bind(str(path))
         with pytest.raises(ValueError, match="not a regular file"):
-            durable.read_regular(path, 100)
+            reading.read_regular(path, 100)
 
 
 def test_a_link_put_in_place_after_the_check_is_not_followed(tmp_path, monkeypatch):
@@ -224,7 +224,7 @@ def test_a_link_put_in_place_after_the_check_is_not_followed(tmp_path, monkeypat
     (tmp_path / "a").symlink_to("target")
     monkeypatch.setattr(Path, "lstat", Path.stat)  # the check saw a file
     with pytest.raises(OSError, match="symbolic link"):
-        durable.read_regular(tmp_path / "a", 100)
+        reading.read_regular(tmp_path / "a", 100)
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
@@ -232,7 +232,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
     size = os.stat_result([0o100600, 0, 0, 1, 0, 0, 4, 0, 0, 0])
     monkeypatch.setattr(os, "fstat", lambda fd: size)
     with pytest.raises(ValueError, match="changed while"):
-        durable.read_regular(tmp_path / "a", 100)
+        reading.read_regular(tmp_path / "a", 100)
 
 
 HOLD = """

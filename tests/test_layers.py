@@ -18,6 +18,7 @@ LAYERS = [
         "inputs",
         "onednn",
         "randomness",
+        "reading",
         "room",
         "images",
         "state",

@@ -272,13 +272,14 @@ def test_a_directory_in_use_is_waited_for(tmp_path: Path) -> None:
     assert run.state == "finished" and lives(tmp_path) == 0
 
 
-def test_what_is_not_this_run_or_cannot_be_written_is_one_failure(tmp_path: Path) -> None:
+def test_what_is_not_this_run_or_cannot_be_written_is_one_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = RunDirectory(tmp_path / shapes(seed=1).path(), shapes(seed=2))
     next(moments := other.run(device="cpu", threads=1))
     moments.close()
-    full = tmp_path / shapes(seed=3).path()
-    full.mkdir(parents=True)
-    (full / "log.txt").symlink_to("/dev/full")
+    full = partial(Path("/dev/full").open, "ab")
+    monkeypatch.setattr("earl.engines.open_to_append", lambda log: full())
     one, two = last(
         list(sweep([shapes(seed=1), shapes(seed=3)], tmp_path, engine=LocalEngine(threads=1)))
     )

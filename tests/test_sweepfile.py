@@ -1,5 +1,6 @@
 """Sweep files: which runs a file means, and what a wrong one is told."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from earl.cli import app
 from earl.cli_text import parse_settings
 from earl.errors import DataNotFound, EarlError, SweepFileError, UnknownName
 from earl.experiment import Experiment
-from earl.sweepfile import SweepFile, bundled, find
+from earl.sweepfile import LARGEST, SweepFile, bundled, find
 
 GRID = '[[grid]]\nmethod = "er"\ndataset = "shapes"\nstream = "disjoint"\n'
 
@@ -133,11 +134,40 @@ def test_a_wrong_file_is_told_what_is_wrong_and_where(
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataNotFound, match=r"no sweep file .*none\.toml"):
         SweepFile.open(tmp_path / "none.toml")
-    with pytest.raises(SweepFileError, match="cannot read"):
+    with pytest.raises(SweepFileError, match="not a regular file but a directory"):
         SweepFile.open(tmp_path)
     (tmp_path / "bytes.toml").write_bytes(b"title = '\xff'")
-    with pytest.raises(SweepFileError, match="is not TOML"):
+    with pytest.raises(SweepFileError, match=r"bytes\.toml, line 1: the byte 0xff is not UTF-8"):
         SweepFile.open(tmp_path / "bytes.toml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "title = " + "[" * 100_000,
+        "title = " + "{a = " * 100_000,
+        "title" + ".a" * 2000 + " = 1",
+        "[[grid" + ".a" * 2000 + "]]",
+        "[grid" + " . 'b c'" * 2000 + "]",
+        "grid = {a" + '."x"' * 2000 + " = 1}",
+        'title = "x"\n[[grid]]\nmethod = ' + "[" * 900 + "]" * 900,
+    ],
+)
+def test_a_file_that_is_nested_too_deeply_is_one_line(text: str, tmp_path: Path) -> None:
+    with pytest.raises(SweepFileError) as error:
+        SweepFile.open(written(tmp_path, text))
+    assert "\n" not in str(error.value) and "mine.toml" in str(error.value)
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_and_a_huge_file_are_no_sweep_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(SweepFileError, match="not a regular file but a pipe"):
+        SweepFile.open(tmp_path / "pipe.toml")
+    (tmp_path / "huge.toml").touch()
+    os.truncate(tmp_path / "huge.toml", LARGEST + 1)
+    with pytest.raises(SweepFileError, match="more than 1048576"):
+        SweepFile.open(tmp_path / "huge.toml")
 
 
 VALUES = st.recursive(

@@ -1,16 +1,17 @@
 """Loading a data set by its name, with the options that every data set has."""
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from earl.catalogue import DATASETS
 from earl.datasets.dataset import Dataset
 from earl.datasets.reduce import reduced, rotated, with_smaller_exam, with_validation
+from earl.datasets.seals import fingerprint
 from earl.datasets.source import Progress, Source, silent, slug
-from earl.errors import InvalidSetting
+from earl.errors import InvalidSetting, RunConflict
 
 OWN = ("folder", "csv", "parquet")  # kinds that are followed by a path
 
@@ -101,10 +102,17 @@ def source_of(
 def load_dataset(name: Name, options: DataOptions, source: Source) -> Dataset:
     """Return a data set: found, prepared if need be, divided, reduced and turned."""
     loader: Callable[[Source], Dataset] = DATASETS[name.kind]
-    dataset = with_validation(loader(source), options.validation)
+    dataset = loader(source)
+    dataset = replace(dataset, images_sha256=images_sha256(dataset))
+    dataset = with_validation(dataset, options.validation)
     dataset = with_smaller_exam(dataset, options.exam_per_class)
     dataset = reduced(dataset, limit=options.limit, per_class=options.per_class)
     return rotated(dataset, options.rotate)
+
+
+def images_sha256(dataset: Dataset) -> str:
+    """Return the fingerprint of all images; one is made where the loader did not."""
+    return dataset.images_sha256 or fingerprint(dataset.train.images, dataset.test.images)
 
 
 def facts(dataset: Dataset) -> dict[str, Any]:
@@ -120,8 +128,22 @@ def facts(dataset: Dataset) -> dict[str, Any]:
         "classes": len(dataset.class_names),
         "image": list(dataset.image_shape),
         "labels_sha256": sum_.hexdigest(),
+        "images_sha256": images_sha256(dataset),
         "skipped": list(dataset.skipped),
     }
+
+
+def check_unchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Raise RunConflict if data are not those that a run began with; return what to note."""
+    for name, value in before.items():
+        if name not in ("source", "skipped") and now.get(name) != value:
+            raise RunConflict(
+                f"the data set has changed since this run began: {name} was {value}, and is "
+                f"{now.get(name)} now; put the old files back, or begin another run"
+            )
+    if "images_sha256" not in before:
+        return ["begun before runs recorded their images: whether they are the same is not known"]
+    return []
 
 
 def numbers(name: str, text: str) -> tuple[float, ...]:

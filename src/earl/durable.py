@@ -7,12 +7,11 @@ tried again: the kernel may have dropped the pages, and a second success would m
 import functools
 import os
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from earl.errors import DirectoryInUse
+from earl.errors import DirectoryInUse, EarlError
 
 try:
     import fcntl
@@ -23,7 +22,6 @@ except ImportError:  # Windows
 _BINARY = getattr(os, "O_BINARY", 0)
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 
 _held: set[int] = set()  # descriptors of the locks of this process
 
@@ -88,11 +86,6 @@ def write_file(path: Path, data: bytes | bytearray, mode: int = 0o600) -> None:
     _write(path, data, os.O_CREAT | os.O_EXCL, mode)
 
 
-def append_text(path: Path, text: str) -> None:
-    """Add to the end of a file, which is made if it is missing, and flush it."""
-    _write(path, text.encode(), os.O_CREAT | os.O_APPEND, 0o666)  # less the umask
-
-
 def _write(path: Path, data: bytes | bytearray, flags: int, mode: int) -> None:
     fd = os.open(path, os.O_WRONLY | _BINARY | flags, mode)
     with naming(path), closing(fd):
@@ -114,15 +107,13 @@ def closing(fd: int) -> Iterator[None]:
 def append(path: Path, data: bytes, size: int) -> None:
     """Add to a file of this size, and flush it; ValueError if others write to it, too."""
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | _NOFOLLOW | _BINARY)
-    try:
+    with naming(path), closing(fd):
         check_size(fd, size)
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(fd, rest) :]
         os.fsync(fd)
         check_size(fd, size + len(data))
-    finally:
-        os.close(fd)
 
 
 def check_size(fd: int, size: int) -> None:
@@ -165,26 +156,10 @@ def write_dir_atomically(final: Path, files: Mapping[str, bytes | bytearray]) ->
         shutil.rmtree(tmp, ignore_errors=True)  # after an error: a full disk needs the room
 
 
-def read_regular(path: Path, limit: int) -> bytes:
-    """Return the bytes of a regular file of at most `limit` bytes.
-
-    ValueError says that it is something else (a link, a device, too large), OSError that the
-    system could not read it. The bytes are read, not mapped: a mapped file that is cut short
-    later would end the process.
-    """
-    if not stat.S_ISREG(path.lstat().st_mode):  # before opening: a device may act on it
-        raise ValueError(f"{path.name} is not a regular file")
-    fd = os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY)
-    with naming(path), os.fdopen(fd, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError(f"{path.name} is not a regular file")
-        if found.st_size > limit:
-            raise ValueError(f"{path.name} has {found.st_size} bytes, more than {limit}")
-        data = file.read(found.st_size + 1)
-    if len(data) != found.st_size:
-        raise ValueError(f"{path.name} changed while it was read")
-    return data
+def refuse_link(path: Path) -> None:
+    """Raise EarlError if a directory of ours is a link: what is written would go elsewhere."""
+    if path.is_symlink():
+        raise EarlError(f"{path} is a link, and we write through none; put the directory there")
 
 
 @contextmanager

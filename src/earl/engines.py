@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from earl.errors import EarlError, InvalidSetting
 from earl.places import check_threads, cores
+from earl.reading import open_to_append
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -59,7 +60,7 @@ def start_process(
     """
     share = {} if most is None else {"OMP_NUM_THREADS": str(most)}
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
+    with open_to_append(log) as file:
         file.write(f"$ {shlex.join(['earl', *words])}\n".encode())
         file.flush()
         return subprocess.Popen(

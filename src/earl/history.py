@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from earl.errors import DamagedRun
+from earl.reading import read_bounded
 
+LARGEST = 1 << 30  # bytes; with 1 000 classes and 10 000 evaluations it has some 200 million
 Reading: TypeAlias = "float | Sequence[Reading]"
 """What a probe reads off a learner: a number, or lists of numbers for a figure."""
 
@@ -75,7 +77,7 @@ def read_history(path: Path) -> list[Evaluation]:
 
 def read_lines(path: Path) -> bytes:
     """Return the bytes of a history; of a missing one, nothing."""
-    return path.read_bytes() if path.exists() else b""
+    return read_bounded(path, LARGEST) or b""
 
 
 def whole_lines(data: bytes) -> list[bytes]:

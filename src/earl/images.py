@@ -3,7 +3,8 @@
 Whatever Pillow reads becomes RGB, uint8 (3, size, size): turned upright as its EXIF data says,
 resized to a square without cropping (methods: Sec. "Augmentation"), transparency laid on white,
 16-bit grey scaled to 8 bits. Of an animation the first frame counts. Formats that Pillow hands to
-other programs (EPS, WMF) are not read, nor is anything whose header promises too many pixels.
+other programs (EPS, WMF) are not read, nor is anything whose header promises too many pixels, too
+long a side or too many bytes.
 """
 
 import io
@@ -34,7 +35,11 @@ ENDINGS = frozenset(
     )
 )
 MOST_PIXELS = 80_000_000  # the largest picture of ImageNet has 61 million
+MOST_SIDE = 65_535  # a row takes memory of its own; no JPEG has a longer side
+MOST_MEMORY = 12 * MOST_PIXELS  # bytes that decoding a picture may take
+BYTES_OF_A_PIXEL = {"CMYK": 12, "JPEG2000": 20, "WEBP": 16, "AVIF": 16}  # at most; of others 8
 MOST_BYTES = 256 << 20
+STRIP = 1 << 20  # pixels that are converted at a time
 FRAMES = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive
 PLAIN = FRAMES | {0xC4, 0xDB, 0xDD, 0xE0, 0xFE}  # and tables, restarts, JFIF, comments
 READ_ONLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -157,15 +162,24 @@ def _size_of_plain_jpeg(data: bytes) -> tuple[int, int] | None:
             size = width, height
         at += 2 + length
     scan = data[at : at + 2] == b"\xff\xda"
-    return size if scan and 0 < size[0] * size[1] <= MOST_PIXELS else None
+    return size if scan and 0 < size[0] * size[1] <= MOST_PIXELS else None  # sides have 16 bits
 
 
 def _open(data: bytes) -> Image.Image:
     """Return a picture whose header was read and is within the limits."""
     picture = _guarded(lambda: Image.open(io.BytesIO(data), formats=formats()))
     width, height = picture.size
+    promise = f"it promises {width:,} x {height:,} pixels"
     if width * height > MOST_PIXELS:
-        raise BrokenImage(f"it promises {width:,} x {height:,} pixels, more than {MOST_PIXELS:,}")
+        raise BrokenImage(f"{promise}, more than {MOST_PIXELS:,}")
+    if max(width, height) > MOST_SIDE:
+        raise BrokenImage(f"{promise}; a side may have at most {MOST_SIDE:,}")
+    each = max(BYTES_OF_A_PIXEL.get(name or "", 8) for name in (picture.mode, picture.format))
+    if width * height * each > MOST_MEMORY:
+        most = MOST_MEMORY // each
+        raise BrokenImage(
+            f"{promise}; of {picture.format} {most:,} can be decoded; store it as PNG"
+        )
     return picture
 
 
@@ -191,15 +205,36 @@ def _upright(picture: Image.Image) -> Image.Image:
         if "transparency" not in picture.info:
             return picture
     picture = ImageOps.exif_transpose(picture)
-    if picture.mode == "I" or picture.mode.startswith("I;16"):
-        grey = np.asarray(picture).astype(np.int64)
-        if grey.min() < 0 or grey.max() > 0xFFFF:
-            raise BrokenImage("its pixels have more than 16 bits; store it with 8 or 16")
-        return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
     if picture.mode == "F":
         raise BrokenImage("its pixels are floating-point numbers; store it with 8 or 16 bits")
-    if picture.has_transparency_data:
-        over = picture.convert("RGBA")
-        white = Image.new("RGBA", over.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, over).convert("RGB")
-    return picture.convert("RGB")
+    if picture.mode == "I" or picture.mode.startswith("I;16"):
+        return _in_strips(picture, _grey)
+    return (
+        _in_strips(picture, _on_white) if picture.has_transparency_data else picture.convert("RGB")
+    )
+
+
+def _in_strips(picture: Image.Image, act: Callable[[Image.Image], Image.Image]) -> Image.Image:
+    """Make RGB of a picture, some rows at a time: what takes many bytes is never there whole."""
+    width, height = picture.size
+    rows = max(1, STRIP // width)
+    if height <= rows:
+        return act(picture)
+    made = Image.new("RGB", picture.size)
+    for top in range(0, height, rows):
+        box = (0, top, width, min(top + rows, height))
+        made.paste(act(picture.crop(box)), box)
+    return made
+
+
+def _grey(strip: Image.Image) -> Image.Image:
+    grey = np.asarray(strip).astype(np.int64)
+    if grey.min() < 0 or grey.max() > 0xFFFF:
+        raise BrokenImage("its pixels have more than 16 bits; store it with 8 or 16")
+    return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
+
+
+def _on_white(strip: Image.Image) -> Image.Image:
+    over = strip.convert("RGBA")
+    white = Image.new("RGBA", over.size, (255, 255, 255, 255))
+    return Image.alpha_composite(white, over).convert("RGB")

@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from earl.durable import read_regular
+from earl.reading import read_regular
 from earl.run import Moment
 
 NOTE = "progress.txt"  # in a run directory while the run goes on

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from earl.errors import EarlError
+from earl.reading import LARGEST_RECORD, read_bounded
 
 FORMAT = 1  # of experiment.json
 
@@ -59,7 +60,7 @@ def fits(record: Mapping[str, Any], needed: Mapping[str, type], more: Mapping[st
 def read_object(file: Path) -> dict[str, Any]:
     """Return the JSON object in a file of a run."""
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = json.loads(read_bounded(file, LARGEST_RECORD) or b"")
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         raise EarlError(f"{file} is not JSON; put the file back, or remove that run") from error
     if not isinstance(record, dict):

@@ -7,12 +7,13 @@ summary.json       the metrics, once the run has ended
 """
 
 import json
+import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 from earl.clock import Clock
-from earl.data import facts
+from earl.data import check_unchanged, facts
 from earl.datasets.dataset import Dataset
 from earl.datasets.source import Progress, silent
 from earl.durable import lock_directory, replace_text
@@ -165,7 +166,7 @@ class RunDirectory:
 
     def _stored(self) -> dict[str, Any] | None:
         file = self.path / "experiment.json"
-        return read_record(file) if file.exists() else None
+        return read_record(file) if os.path.lexists(file) else None
 
     def _new_record(self, device: str, threads: int, ranks: int) -> dict[str, Any]:
         return {
@@ -192,15 +193,11 @@ class RunDirectory:
     def _note_data(self, record: dict[str, Any], dataset: Dataset) -> None:
         """Write the record of a new run, with its data; a run that goes on must find the same."""
         found, before = facts(dataset), record.get("data")
-        for name, value in (before or {}).items():
-            if name not in ("source", "skipped") and found.get(name) != value:
-                raise RunConflict(
-                    f"the data set has changed since this run began: {name} was {value}, and is "
-                    f"{found.get(name)} now; put the old files back, or begin another run"
-                )
         if before is None:
             text = json.dumps(record | {"data": found}, indent=2) + "\n"
             replace_text(self.path / "experiment.json", text)
+        else:
+            self.notes += check_unchanged(before, found)
         self.notes += dataset.notes
         if dataset.skipped:
             names = "; ".join(dataset.skipped[:3]) + ("; …" if len(dataset.skipped) > 3 else "")

@@ -15,6 +15,7 @@ from typing import Any
 
 from earl.errors import DamagedRun, SnapshotError
 from earl.history import REMEDY, Evaluation, parse_history, read_lines, whole_lines
+from earl.reading import LARGEST_RECORD, read_bounded
 from earl.records import is_summary
 from earl.snapshot import read_about
 from earl.state import Json
@@ -109,10 +110,10 @@ def read_summary(path: Path, record: Mapping[str, Any]) -> dict[str, Any] | None
 
     DamagedRun says that it is not what was written, or that it is of another run.
     """
-    if not path.exists():
+    if (data := read_bounded(path, LARGEST_RECORD)) is None:
         return None
     try:
-        text = path.read_bytes().decode()
+        text = data.decode()
         summary = json.loads(text)
         seals = summary.get("seals", {})
         well_formed = is_summary(summary)

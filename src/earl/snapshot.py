@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from earl import durable
+from earl import durable, reading
 from earl.errors import SnapshotError
 from earl.state import CODES, Json, State, digest, flatten, raw, unflatten
 
@@ -58,6 +58,7 @@ def write_snapshot(
     """
     if step < 0 or keep < 1:
         raise ValueError(f"step must be at least 0 and keep at least 1, not {step} and {keep}")
+    durable.refuse_link(root)
     durable.make_directory(root)
     for leftover in durable.entries(root, ".tmp-"):
         durable.remove(leftover)
@@ -80,6 +81,7 @@ def read_newest(root: Path) -> Snapshot | None:
     none is whole, or one is of a newer format or cannot be read by the system, the answer is a
     SnapshotError and everything stays as it is.
     """
+    durable.refuse_link(root)
     damaged: dict[Path, str] = {}
     try:
         for path in _snapshots(root):
@@ -175,7 +177,7 @@ def _load(path: Path) -> Snapshot:
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    data = durable.read_regular(path / MANIFEST, MANIFEST_LIMIT)
+    data = reading.read_regular(path / MANIFEST, MANIFEST_LIMIT)
     start = data[: -len(_seal(b""))]
     if data != start + _seal(start):
         raise ValueError(f"{MANIFEST} does not match its SHA-256")
@@ -207,7 +209,7 @@ def _parsed(data: bytes) -> Any:
 def _read_tensors(path: Path, files: dict[str, Any]) -> dict[str, Tensor]:
     match files:
         case {"state.safetensors": {"bytes": int(size)}}:
-            data = durable.read_regular(path / TENSORS, size)
+            data = reading.read_regular(path / TENSORS, size)
         case _:
             raise ValueError(f"{MANIFEST} does not list {TENSORS}")
     if files != _listing(data):

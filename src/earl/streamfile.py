@@ -23,11 +23,13 @@ from earl.datasets.dataset import Dataset
 from earl.durable import replace_text
 from earl.errors import DataNotFound, EarlError, StreamFileError
 from earl.options import Options
+from earl.reading import read_bounded
 from earl.recipes import Value, recipe
 from earl.streams import Schedule
 
 KIND = "earl stream"
 FORMAT = 1
+LARGEST = 1 << 30  # bytes; a published stream of ImageNet has some 200 million
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,9 +224,12 @@ def parts(path: Path) -> list[Path]:
 
 def read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataNotFound(f"no stream file can be read at {path}: {error.strerror}") from error
+        data = read_bounded(path, LARGEST, follow=True)
+    except EarlError as error:
+        raise DataNotFound(f"no stream file can be read at {path}: {error}") from None
+    if data is None:
+        raise DataNotFound(f"no stream file can be read at {path}: there is no such file")
+    return data
 
 
 def hash_schedule(schedule: Schedule) -> str:

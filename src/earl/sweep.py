@@ -5,7 +5,9 @@ exactly there; a run that fails is reported and the others go on.
 """
 
 import itertools
+import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -13,18 +15,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from earl.durable import entries, lock_directory, make_directory
+from earl.durable import (
+    entries,
+    lock_directory,
+    make_directory,
+    open_regular,
+)
 from earl.engines import Engine, Job, LocalEngine
 from earl.errors import DirectoryInUse, EarlError, RunConflict
 from earl.experiment import Experiment
 from earl.history import read_history
 from earl.progress import NOTE, read_note
+from earl.reading import open_regular
 from earl.records import read_record
 from earl.rundirectory import SNAPSHOT_SECONDS, RunDirectory
 from earl.snapshot import newest_step
 
 State = Literal["waiting", "interrupted", "running", "in use", "finished", "failed"]
 LOG = "log.txt"
+LARGEST_TAIL = 1 << 20  # bytes of a log that are looked at
 LOOK = 0.2  # seconds between two looks at all runs
 LOCKED = 2.0  # seconds between two tries to enter a directory that another process works in
 LIVES = 4  # of a run in a row that were ended by a signal before they came any further
@@ -119,7 +128,7 @@ def progress(path: Path) -> tuple[int, int, float | None]:
     What is not written down yet is 0, 0 and None.
     """
     file, history = path / "experiment.json", read_history(path / "history.jsonl")
-    total = read_record(file).get("samples", 0) if file.exists() else 0
+    total = read_record(file).get("samples", 0) if os.path.lexists(file) else 0
     return (history[-1].step, total, history[-1].accuracy) if history else (0, total, None)
 
 
@@ -153,7 +162,7 @@ class Run:
             (self.path / NOTE).unlink(missing_ok=True)  # left by a kill
             self._log_start = size(self.path / LOG)
             self.job = engine.start(self.words, self.path / LOG)
-        except OSError as error:
+        except (OSError, EarlError) as error:
             self._fail(f"cannot be started: {error}")
 
     def look(self) -> None:
@@ -244,7 +253,12 @@ def size(path: Path) -> int:
 
 def tail(log: Path, start: int, lines: int = 5) -> str:
     """Return the last lines of a log from `start` on; an error of ours is one line by itself."""
-    text = log.read_bytes()[start:].decode(errors="replace") if log.exists() else ""
+    try:
+        with open_regular(log, sys.maxsize) as file:
+            file.seek(max(start, size(log) - LARGEST_TAIL))
+            text = file.read(LARGEST_TAIL).decode(errors="replace")
+    except (OSError, ValueError):  # none is there, or it is no file of ours
+        text = ""
     said = [line for line in text.splitlines()[1:] if line.strip()]
     if said and said[-1].startswith("earl: "):
         return said[-1].removeprefix("earl: ")

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,13 @@ from typing import Any
 
 from earl.errors import DataNotFound, EarlError, SweepFileError, UnknownName
 from earl.experiment import Experiment
+from earl.reading import read_text
 from earl.recipes import Value
 from earl.registry import suggest
 
+LARGEST = 1 << 20  # bytes of a sweep file
+KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+TOO_DEEP = re.compile(rf"(?<![\w-]){KEY}(?:[ \t]*\.[ \t]*{KEY}){{20}}")  # keys joined by dots
 FILE_KEYS = ("title", "about", "table", "grid")
 FACTORS = {"method": str, "dataset": str, "stream": str, "seed": int}  # one value or a list
 GRID_KEYS = (*FACTORS, "probes", "match", "to", "settings")
@@ -33,18 +38,18 @@ class SweepFile:
     @classmethod
     def open(cls, path: Path) -> "SweepFile":
         """Read a file; every run in it is checked before anybody starts the first."""
+        if not path.exists():
+            raise DataNotFound(f"there is no sweep file {path}")
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise DataNotFound(f"there is no sweep file {path}") from None
-        except OSError as error:
-            raise SweepFileError(f"cannot read {path}: {error.strerror}") from None
-        except ValueError as error:  # neither TOML nor UTF-8
-            raise SweepFileError(f"{path} is not TOML: {error}") from None
+            text = read_text(path, LARGEST)
+        except EarlError as error:
+            raise SweepFileError(str(error)) from None
         try:
-            return cls._read(path, content)
+            return cls._read(path, parse(text))
         except EarlError as error:
             raise SweepFileError(f"{path}: {error}") from error
+        except RecursionError:
+            raise SweepFileError(f"{path}: it is nested too deeply; write plain grids") from None
 
     @classmethod
     def _read(cls, path: Path, content: dict[str, Any]) -> "SweepFile":
@@ -65,6 +70,16 @@ class SweepFile:
             except EarlError as error:
                 raise SweepFileError(f"grid {number}: {error}") from error
         return cls(path, **texts, experiments=tuple(found.values()))
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Return what a TOML file says; keys such as a.a.a. … would take the memory of n² keys."""
+    if TOO_DEEP.search(text):
+        raise RecursionError
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise SweepFileError(f"it is not TOML: {error}") from None
 
 
 def bundled() -> dict[str, Path]:

@@ -28,6 +28,7 @@ ROWS: Mapping[str, Measure] = {
     "guards": guards.guards,
     "bytes": parts.held,
     "data": starts.data,
+    "open": starts.opened,
     "start": starts.start,
     "peak": parts.peak,
 }

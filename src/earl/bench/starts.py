@@ -15,11 +15,13 @@ from PIL import Image
 
 from earl.bench.figures import Figure, ratio_figure
 from earl.bench.timing import Effort, Thing, take_turns
-from earl.datasets.cifar import cifar10
+from earl.data import facts
+from earl.datasets.cifar import CIFAR10, PIXELS, cifar10
 from earl.datasets.source import Source
 from earl.places import workers
 
 PICTURES = 2000  # different ones
+RECORDS = 10_000  # in each of the six files of CIFAR-10
 NAMES = [f"class {n}" for n in range(10)]
 
 
@@ -91,6 +93,37 @@ def preparing(root: Path, images: int) -> Thing:
         return images
 
     return prepare
+
+
+def opened(effort: Effort) -> Iterator[Figure]:
+    """Time what a run waits for at its start: a prepared CIFAR-10 is opened, every hash compared.
+
+    Its records are noise, in its authors' layout; all of it comes through the real loader.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        write_binary(root / CIFAR10.binary)
+        few = Effort(seconds=0, turns=3 if effort.quick else 7)
+
+        def open_all() -> float:
+            facts(cifar10(Source(root=root, cache=root / "decoded", workers=workers())))
+            return 1
+
+        times = take_turns({"open": open_all}, few, clock=time.perf_counter)
+    case = f"{6 * RECORDS:,} images of 32 px, prepared before"
+    yield Figure(case=case, value=times.median("open"), unit="s", target=2.0)
+
+
+def write_binary(folder: Path) -> None:
+    """Write records of noise in the layout of CIFAR-10's binary version."""
+    folder.mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    for name in (*CIFAR10.binary_train, CIFAR10.binary_test):
+        records = generator.integers(0, 256, (RECORDS, 1 + PIXELS), np.uint8)
+        records[:, 0] = np.arange(RECORDS) % len(NAMES)
+        records.tofile(folder / name)
+    names = "\n".join(f"class-{n}" for n in range(len(NAMES)))
+    (folder / CIFAR10.binary_names).write_text(names, encoding="utf-8")
 
 
 def start(effort: Effort) -> Iterator[Figure]:

@@ -1,9 +1,11 @@
 """The cache: data sets that were prepared once, each in a folder that is whole or not there.
 
-manifest.json      where it came from, class names, mean and std, how many images, which were broken
+manifest.json      where it came from, class names, mean and std, how many images, which were
+                   broken, and the hashes of all files (`seals`)
 train.labels.npy   class ids; likewise test, and .domains.npy for time buckets
 train.images.npy   decoded images, uint8 (N, 3, H, W), up to 64 pixels; larger ones stay encoded:
-train.files.json   as files, or, where they came from tables, in train.blob and train.offsets.npy
+train.files.json   as files, or, where they came from tables, in train.blob and train.offsets.npy;
+train.hashes.npy   the hash of each
 """
 
 import contextlib
@@ -13,16 +15,15 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from earl.datasets.dataset import Dataset, Images, Split
+from earl.datasets import seals
+from earl.datasets.dataset import Dataset
 from earl.datasets.decoders import Pool
-from earl.datasets.lazy import of_blob, of_files
 from earl.datasets.measure import fitting_size, mean_and_std
 from earl.datasets.prepare import (
     LARGEST_DECODED,
@@ -32,14 +33,15 @@ from earl.datasets.prepare import (
     processes,
     store_encoded,
 )
-from earl.datasets.source import Contents, Found, Labels, Listing, Source
+from earl.datasets.prepared import SPLITS, content_of, images_of, read
+from earl.datasets.source import Contents, Found, Listing, Source
 from earl.durable import entries, fsync_dir, make_directory, remove, write_file
 from earl.errors import BrokenImage, EarlError
 
-FORMAT = 1
-SPLITS = ("train", "test")
+FORMAT = 2
 STALE = 24 * 3600  # seconds after which an unfinished folder is garbage
 NAMED = 5  # broken images that an error names
+DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError, EarlError)
 
 
 def open_dataset(
@@ -52,16 +54,25 @@ def open_dataset(
 ) -> Dataset:
     """Return a data set from the cache, after preparing it if it has changed or is not there."""
     entry = entry_path(found, source, size)
-    manifest = read_manifest(entry)
-    if manifest is None or (skipped(manifest) and not source.skip_broken):
-        remove(entry)
-        build(entry, found, source, source.image_size or size)
+    damage = ""
     try:
-        return read(entry, found, source, mean, std)
-    except (OSError, EOFError, ValueError, KeyError, TypeError):  # damaged: it is only a cache
-        remove(entry)
-        build(entry, found, source, source.image_size or size)
-        return read(entry, found, source, mean, std)
+        dataset = read(entry, found, source, mean, std)
+        if source.skip_broken or not dataset.skipped:
+            return dataset
+    except FileNotFoundError as error:
+        damage = f"{Path(error.filename).name} is missing" if entry.exists() else ""
+    except DAMAGED as error:  # it is only a cache
+        damage = str(error)
+    remove(entry)
+    build(entry, found, source, source.image_size or size)
+    try:
+        dataset = read(entry, found, source, mean, std)
+    except DAMAGED as error:
+        raise EarlError(
+            f"{entry} does not keep what is written ({error}); pass another --cache-root"
+        ) from None
+    note = f"the prepared copy was damaged and was made anew: {damage}"
+    return replace(dataset, notes=(*dataset.notes, note)) if damage else dataset
 
 
 def entry_path(found: Found, source: Source, size: int = 0) -> Path:
@@ -74,14 +85,10 @@ def entry_path(found: Found, source: Source, size: int = 0) -> Path:
 def read_manifest(entry: Path) -> dict[str, Any] | None:
     """Return what is known about a prepared data set, or None if there is none."""
     try:
-        manifest = json.loads((entry / "manifest.json").read_bytes())
+        manifest = seals.read_manifest(entry / "manifest.json")
         return manifest if manifest["format"] == FORMAT else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *DAMAGED):
         return None
-
-
-def skipped(manifest: dict[str, Any]) -> list[str]:
-    return [name for split in SPLITS for name in manifest["splits"][split]["skipped"]]
 
 
 def build(entry: Path, found: Found, source: Source, size: int) -> None:
@@ -101,7 +108,7 @@ def build(entry: Path, found: Found, source: Source, size: int) -> None:
             }
         check_broken(broken, contents, source)
         manifest = describe(folder, found, contents, size, broken, source)
-        write_file(folder / "manifest.json", json.dumps(manifest, indent=1).encode())
+        write_file(folder / "manifest.json", seals.write_manifest(manifest))
         for file in folder.iterdir():
             flush(file)
         fsync_dir(folder)
@@ -116,9 +123,12 @@ def build(entry: Path, found: Found, source: Source, size: int) -> None:
 
 
 def remove_outdated(entry: Path, manifest: dict[str, Any]) -> None:
-    """Remove what was prepared from the same place before its files changed."""
-    for other in cached_entries(entry.parent, manifest["name"]):
-        old = read_manifest(other) or {}
+    """Remove what was prepared from the same place before its files, or the format, changed."""
+    for other in entries(entry.parent, f"{manifest['name']}-"):
+        try:
+            old = json.loads((other / "manifest.json").read_bytes())
+        except (OSError, ValueError, RecursionError):
+            continue
         if other != entry and all(old.get(k) == manifest[k] for k in ("source", "layout", "image")):
             remove(other)
 
@@ -131,12 +141,14 @@ def write_split(
     if size <= LARGEST_DECODED:
         broken = decode_split(listing, size, images_file, source, pool)
     elif listing.files:
-        broken = check_split(listing, source)
+        hashes, broken = check_split(listing, source)
     else:
         blob, offsets = folder / f"{split}.blob", folder / f"{split}.offsets.npy"
-        broken = store_encoded(listing, blob, offsets, source)
+        hashes, broken = store_encoded(listing, blob, offsets, source)
     keep = np.ones(len(listing), dtype=bool)
     keep[[b.row for b in broken]] = False
+    if size > LARGEST_DECODED:
+        np.save(folder / f"{split}.hashes.npy", hashes[keep])
     if broken and images_file.exists():
         drop_rows(images_file, keep)
     if broken and (folder / f"{split}.offsets.npy").exists():
@@ -203,6 +215,7 @@ def describe(
     }
     train = images_of(folder, "train", found, size, source.workers)
     mean, std = mean_and_std(train)
+    content = {split: content_of(folder, split) for split in SPLITS}
     return {
         "format": FORMAT,
         "name": found.name,
@@ -215,67 +228,9 @@ def describe(
         "std": std,
         "notes": list(contents.notes),
         "splits": splits,
+        "images_sha256": seals.fingerprint(**content),
+        "files": seals.seal_files(folder),
     }
-
-
-def read(
-    entry: Path,
-    found: Found,
-    source: Source,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
-) -> Dataset:
-    """Return a prepared data set."""
-    manifest = json.loads((entry / "manifest.json").read_bytes())
-    size = manifest["image"][-1]
-
-    def split(name: str) -> Split:
-        labels = np.load(entry / f"{name}.labels.npy")
-        domains = entry / f"{name}.domains.npy"
-        files = read_files(entry, name)
-        return Split(
-            images_of(entry, name, found, size, source.workers),
-            torch.from_numpy(labels),
-            torch.from_numpy(np.load(domains)) if domains.exists() else None,
-            tuple(stem(file) for file in files) if files else None,
-        )
-
-    return Dataset(
-        name=found.name,
-        train=split("train"),
-        test=split("test"),
-        class_names=tuple(manifest["class_names"]),
-        mean=source.mean or mean or tuple(manifest["mean"]),
-        std=source.std or std or tuple(manifest["std"]),
-        source=f"{found.path} ({found.layout})",
-        skipped=tuple(skipped(manifest)),
-        notes=tuple(manifest["notes"]),
-    )
-
-
-def images_of(entry: Path, split: str, found: Found, size: int, workers: int) -> Images:
-    """Return the images of a prepared split: mapped from the cache, or read when asked for."""
-    if (entry / f"{split}.images.npy").exists():
-        return mapped(entry / f"{split}.images.npy")
-    if (entry / f"{split}.blob").exists():
-        offsets: Labels = np.load(entry / f"{split}.offsets.npy")
-        return of_blob(entry / f"{split}.blob", offsets, size, workers)
-    return of_files(found.path, read_files(entry, split), size, workers)
-
-
-def mapped(file: Path) -> Tensor:
-    """Return a .npy file as a tensor whose pages are read when they are touched."""
-    return torch.from_numpy(np.load(file, mmap_mode="c"))  # torch warns of read-only memory
-
-
-def read_files(entry: Path, split: str) -> tuple[str, ...]:
-    file = entry / f"{split}.files.json"
-    return tuple(json.loads(file.read_bytes())) if file.exists() else ()
-
-
-def stem(path: str) -> str:
-    """Return a file's name without folder and ending."""
-    return os.path.splitext(path.rpartition("/")[2])[0]  # noqa: PTH122 (a million times)
 
 
 def flush(file: Path) -> None:

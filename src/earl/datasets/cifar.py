@@ -24,9 +24,11 @@ from earl.datasets.source import (
 )
 from earl.errors import DataNotFound, InvalidInput
 from earl.images import Pixels
+from earl.reading import read_text
 
 PIXELS = 3 * 32 * 32
 RECORDS_IN_A_PART = 10_000
+LARGEST_NAMES = 1 << 20  # bytes of the file that names the classes
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def find_binary(version: Version, folder: Path) -> Found | None:
     files = present([*train, test, names])
 
     def contents() -> Contents:
-        found = names.read_text(encoding="utf-8", errors="replace").split()
+        found = read_text(names, LARGEST_NAMES).split()
         labels = len(found), version.classes
         if labels[0] != labels[1]:
             raise InvalidInput(f"{names} names {labels[0]} classes; {labels[1]} are expected")

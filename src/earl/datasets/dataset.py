@@ -85,6 +85,7 @@ class Dataset:
     source: str = ""  # where the images come from
     skipped: tuple[str, ...] = ()  # broken images that were left out, and why
     notes: tuple[str, ...] = ()  # what else the user should know
+    images_sha256: str = ""  # of all images as they were loaded, before some were chosen or turned
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

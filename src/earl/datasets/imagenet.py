@@ -1,7 +1,7 @@
 """ImageNet-1K, and ImageNet-200: the classes of TinyImageNet at full resolution."""
 
-import csv
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 from earl.datasets import tiny_imagenet
@@ -10,13 +10,16 @@ from earl.datasets.dataset import Dataset
 from earl.datasets.files import FileList, folders, found_files
 from earl.datasets.folder import find_folder
 from earl.datasets.source import Found, Layout, Source, locate
+from earl.datasets.texts import read_lines, read_table
 from earl.errors import DataNotFound, InvalidInput
+from earl.reading import read_bounded
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FOLDERS = ("", "imagenet-1k", "imagenet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", "imagenet1k")
 SOLUTION = "LOC_val_solution.csv"
 DEVKIT = "ILSVRC2012_devkit_t12/data"
 TRUTH = "ILSVRC2012_validation_ground_truth.txt"
+LARGEST_META = 64 << 20  # bytes of the devkit's table of classes
 ANSWERS = ("val_annotations.txt", "val_map.txt", "val.txt")
 GET = (
     "ImageNet must be requested from image-net.org; unpack ILSVRC2012_img_train.tar (and the tar "
@@ -115,38 +118,48 @@ def validation_classes(path: Path, root: Path) -> dict[str, str]:
 
 def read_solution(file: Path) -> Iterator[tuple[str, str]]:
     """Yield name and class from the table of the challenge at Kaggle."""
-    with file.open(encoding="utf-8", newline="") as opened:
-        for line in csv.DictReader(opened):
-            yield line["ImageId"], line["PredictionString"].split()[0]
+    for number, line in read_table(file):
+        name, wnid = line.get("imageid", ""), line.get("predictionstring", "").partition(" ")[0]
+        if number > 1 and not (name and is_wnid(wnid)):
+            raise InvalidInput(
+                f"{file}, line {number}: ImageId and PredictionString should name an image and a "
+                "class such as n01440764"
+            )
+        if number > 1:
+            yield name, wnid
 
 
 def read_pairs(file: Path) -> Iterator[tuple[str, str]]:
     """Yield name and class from lines that hold both."""
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in read_lines(file):
         name, wnid, *_ = [*line.split(), "", ""]
         if not is_wnid(wnid):
-            raise InvalidInput(f"{file}: {line!r} is not a file name and a class such as n01440764")
+            raise InvalidInput(
+                f"{file}: {line[:80]!r} is not a file name and a class such as n01440764"
+            )
         yield name.rpartition("/")[2].partition(".")[0], wnid
 
 
 def read_devkit(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield name and class: line i holds the number of the i-th image's class, as in meta.mat."""
     wnids = read_meta(folder / "meta.mat")
-    numbers = (folder / TRUTH).read_text(encoding="ascii").split()
-    for place, number in enumerate(numbers, start=1):
-        if int(number) not in wnids:
-            raise InvalidInput(f"{folder / TRUTH}: there is no class with the number {number}")
-        yield f"ILSVRC2012_val_{place:08d}", wnids[int(number)]
+    for place, line in enumerate(read_lines(folder / TRUTH), start=1):
+        number = line.strip()
+        if number not in wnids:
+            raise InvalidInput(f"{folder / TRUTH}: there is no class with the number {number[:40]}")
+        yield f"ILSVRC2012_val_{place:08d}", wnids[number]
 
 
-def read_meta(file: Path) -> dict[int, str]:
+def read_meta(file: Path) -> dict[str, str]:
     """Return the class of each number."""
     from scipy.io import loadmat
 
     try:
-        synsets = loadmat(file, squeeze_me=True, struct_as_record=True)["synsets"]
-        return {int(s["ILSVRC2012_ID"]): str(s["WNID"]) for s in synsets.flat}
-    except (OSError, ValueError, KeyError, TypeError, NotImplementedError) as error:
+        data = read_bounded(file, LARGEST_META, follow=True) or b""
+        synsets = loadmat(BytesIO(data), squeeze_me=True, struct_as_record=True)["synsets"]
+        return {str(int(s["ILSVRC2012_ID"])): str(s["WNID"]) for s in synsets.flat}
+    # A damaged table can raise nearly anything inside the reader of such files.
+    except Exception as error:
         raise InvalidInput(f"{file} is not the devkit's table of classes ({error})") from None
 
 
@@ -160,9 +173,9 @@ def read_class_list(source: Source) -> list[str]:
             f"{given or source.root / 'tiny-imagenet-200' / 'wnids.txt'}; put that file there, or "
             "name one with --set class_list=FILE"
         )
-    classes = file.read_text(encoding="utf-8").split()
+    classes = " ".join(read_lines(file)).split()
     if wrong := [text for text in classes if not is_wnid(text)]:
-        raise InvalidInput(f"{file}: {wrong[0]!r} is not a class such as n01443537")
+        raise InvalidInput(f"{file}: {wrong[0][:80]!r} is not a class such as n01443537")
     return sorted(set(classes))
 
 

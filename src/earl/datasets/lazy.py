@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from earl import images
+from earl.datasets.parts import Hashes, hash_image
 from earl.datasets.source import Labels
 from earl.errors import BrokenImage
 from earl.images import Pixels
 
 AHEAD = 32  # images that are decoded and wait, at most
+PUT_BACK = "Put it back, and go on with: earl resume"
 
 
 class Pictures:
@@ -26,12 +28,15 @@ class Pictures:
         self,
         load: Callable[[int], bytes],
         name: Callable[[int], str],
-        count: int,
+        hashes: Hashes,
         size: int,
         workers: int,
+        advice: str = PUT_BACK,
     ) -> None:
-        self._load, self._name, self._workers = load, name, workers
-        self.shape = torch.Size((count, 3, size, size))
+        """Take functions from a row to an encoded image and to its name, and the images' hashes."""
+        self._load, self._name, self._hashes, self._workers = load, name, hashes, workers
+        self._advice = advice
+        self.shape = torch.Size((len(hashes), 3, size, size))
 
     def __getitem__(self, index: Tensor) -> Tensor:
         """Return the images of the given indices (n,), uint8 (n, 3, size, size)."""
@@ -68,12 +73,15 @@ class Pictures:
     def _decode(self, i: int, slot: Pixels) -> Pixels:
         """Decode into memory that is used again and again: it would fall to pieces otherwise."""
         try:
-            slot[:] = images.decode(self._load(i), self.shape[-1])
+            data = self._load(i)
+            if hash_image(data) != self._hashes[i].tobytes():
+                raise BrokenImage("it has changed")
+            slot[:] = images.decode(data, self.shape[-1])
             return slot
         except BrokenImage as error:
             raise BrokenImage(
-                f"{self._name(i)}: {error}; it was whole when the data set was prepared. Put it "
-                "back, and go on with: earl resume"
+                f"{self._name(i)}: {error}; it was whole when the data set was prepared. "
+                f"{self._advice}"
             ) from None
 
     @cached_property
@@ -81,20 +89,23 @@ class Pictures:
         return ThreadPoolExecutor(self._workers, thread_name_prefix="earl-decode")
 
 
-def of_files(root: Path, files: tuple[str, ...], size: int, workers: int) -> Pictures:
+def of_files(
+    root: Path, files: tuple[str, ...], hashes: Hashes, size: int, workers: int
+) -> Pictures:
     """Return image files, relative to `root`, as images."""
 
     def name(i: int) -> str:  # joined when needed: a million paths are long
         return str(root / files[i])
 
-    return Pictures(lambda i: images.read_file(name(i)), name, len(files), size, workers)
+    return Pictures(lambda i: images.read_file(name(i)), name, hashes, size, workers)
 
 
-def of_blob(path: Path, offsets: Labels, size: int, workers: int) -> Pictures:
+def of_blob(path: Path, offsets: Labels, hashes: Hashes, size: int, workers: int) -> Pictures:
     """Return encoded images that lie one behind the other in one file; offsets (N + 1,)."""
     data = np.memmap(path, np.uint8, mode="r") if offsets[-1] else np.zeros(0, np.uint8)
 
     def load(i: int) -> bytes:
         return data[offsets[i] : offsets[i + 1]].tobytes()
 
-    return Pictures(load, lambda i: f"{path}, image {i}", len(offsets) - 1, size, workers)
+    advice = f"Remove {path.parent}, so that it is prepared anew, and go on with: earl resume"
+    return Pictures(load, lambda i: f"{path}, image {i}", hashes, size, workers, advice)

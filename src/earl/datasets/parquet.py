@@ -11,7 +11,7 @@ import numpy as np
 from earl.datasets.cache import open_dataset
 from earl.datasets.dataset import Dataset
 from earl.datasets.folder import TEST, TRAIN
-from earl.datasets.parts import ParquetPart
+from earl.datasets.parts import ParquetPart, readable
 from earl.datasets.source import Contents, Found, Labels, Listing, Source, hold_out, slug
 from earl.datasets.source import fingerprint as fingerprint_of
 from earl.errors import DataNotFound, EarlError, InvalidInput
@@ -42,8 +42,9 @@ def find(source: Source) -> Found:
 
 def find_parquet(name: str, path: Path, source: Source) -> Found | None:
     """Find the parquet files of a folder, or one file."""
-    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    if not files or not files[0].is_file() or files[0].suffix != ".parquet":
+    there = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    files = [file for file in there if file.is_file() and file.suffix == ".parquet"]
+    if not files:
         return None
     return Found(
         name,
@@ -75,6 +76,8 @@ def read_contents(path: Path, files: list[Path], source: Source) -> Contents:
     if unused := [str(f.relative_to(path)) for f in files if f not in (*train, *test)]:
         notes.append(f"not used: {', '.join(unused)}")
     columns = choose_columns(files[0], source)
+    for file in (*train, *test):
+        check_images(file, columns[0])
     rows = {file: read_labels(file, columns[1]) for file in (*train, *test)}
     names, ids = class_names(files[0], columns[1], rows)
     taken = [(f, number, ids(label)) for f in train for number, label in enumerate(rows[f])]
@@ -134,23 +137,43 @@ def features(schema: "Schema") -> dict[str, Any]:
         about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
         found = about["info"]["features"]
         return {name: about for name, about in found.items() if isinstance(about, dict)}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
+
+
+def check_images(file: Path, column: str) -> None:
+    """Raise unless a column holds encoded images: bytes, or records with a field of that name."""
+    import pyarrow
+    from pyarrow import types
+
+    schema = read_schema(file)
+    kind = schema.field(column).type if column in schema.names else pyarrow.null()
+    nested = types.is_struct(kind)
+    if nested:
+        place = kind.get_field_index("bytes")
+        kind = kind.field(place).type if place >= 0 else pyarrow.null()
+    if not (types.is_binary(kind) or types.is_large_binary(kind)):
+        what = f"{column}.bytes" if nested else column
+        raise InvalidInput(
+            f"{file}: the images should be the bytes of image files, in the column {what!r}, which "
+            f"is {'missing' if types.is_null(kind) else f'of type {kind}'}; write them into the "
+            "file, or say which column holds them with --set image_column=NAME"
+        )
 
 
 def read_labels(file: Path, column: str) -> Labelled:
     """Return the labels of a file; none may be missing."""
-    from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
-    try:
-        with ParquetFile(file) as opened:
-            labels: Labelled = opened.read([column], use_threads=False).column(0).to_pylist()
-    except (ArrowException, OSError, KeyError) as error:
-        raise InvalidInput(f"{file} has no column {column!r} that can be read ({error})") from None
+    with readable(file), ParquetFile(file) as opened:
+        table = opened.read([column], use_threads=False)
+        labels: Labelled = table.column(0).to_pylist() if table.num_columns else []
+    if not table.num_columns:
+        raise InvalidInput(f"{file} has no column {column!r}, unlike the other files")
     for row, label in enumerate(labels):
         if not isinstance(label, (int, str)):
-            raise InvalidInput(f"{file}, row {row}: label {label!r} is neither number nor text")
+            what = repr(label)[:80]
+            raise InvalidInput(f"{file}, row {row}: label {what} is neither number nor text")
     return labels
 
 
@@ -181,7 +204,7 @@ def parts(file: Path, numbers: list[int], column: str) -> Iterator[ParquetPart]:
     """Yield some rows of a file, given in ascending order, by row group."""
     from pyarrow.parquet import ParquetFile
 
-    with ParquetFile(file) as opened:
+    with readable(file), ParquetFile(file) as opened:
         sizes = [opened.metadata.row_group(g).num_rows for g in range(opened.num_row_groups)]
         nested = opened.schema_arrow.field(column).type.num_fields > 0
     start = place = 0
@@ -197,13 +220,10 @@ def parts(file: Path, numbers: list[int], column: str) -> Iterator[ParquetPart]:
 
 def read_schema(file: Path) -> "Schema":
     """Return the columns of a parquet file."""
-    from pyarrow import ArrowException
     from pyarrow.parquet import read_schema as read
 
-    try:
+    with readable(file):
         return read(file)
-    except (ArrowException, OSError) as error:
-        raise InvalidInput(f"{file} is not a parquet file that can be read ({error})") from None
 
 
 def parquet_module() -> None:

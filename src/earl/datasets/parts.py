@@ -3,17 +3,25 @@
 Workers may be other processes, so nothing here needs torch.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from earl import images
-from earl.errors import BrokenImage
+from earl.errors import BrokenImage, InvalidInput
 from earl.images import Pixels
 
 FILES_IN_A_PART = 256
 ROWS_OF_A_SHEET = 256
+BYTES_OF_A_HASH = 16
+
+Hashes = NDArray[np.uint8]  # (n, BYTES_OF_A_HASH), of encoded images
 
 
 class Part(Protocol):
@@ -85,10 +93,10 @@ class ParquetPart:
         from pyarrow.parquet import ParquetFile
 
         wanted = f"{self.column}.bytes" if self.nested else self.column
-        with ParquetFile(self.file) as file:
+        with readable(self.file), ParquetFile(self.file) as file:
             table = file.read_row_group(self.group, columns=[wanted], use_threads=False)
-        column = table.column(0).combine_chunks()
-        values = column.field("bytes") if self.nested else column
+            column = table.column(0).combine_chunks()
+            values = column.field("bytes") if self.nested else column
 
         def load(row: int) -> bytes:
             data = values[self.rows[row]].as_py()
@@ -100,6 +108,20 @@ class ParquetPart:
 
     def decode(self, into: Pixels) -> dict[int, str]:
         return decode_rows(self, into)
+
+
+@contextmanager
+def readable(file: Path | str) -> Iterator[None]:
+    """Context in which whatever a damaged parquet file raises becomes an error of ours."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (ArrowException, OSError, LookupError, ValueError, TypeError, OverflowError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise InvalidInput(
+            f"{file} is not a parquet file that can be read ({why}); get it again"
+        ) from None
 
 
 def decode_rows(part: EncodedPart, into: Pixels) -> dict[int, str]:
@@ -119,13 +141,20 @@ def decode_rows(part: EncodedPart, into: Pixels) -> dict[int, str]:
     return broken
 
 
-def check_rows(part: EncodedPart) -> dict[int, str]:
-    """Return why some rows of a part cannot be decoded."""
+def hash_image(data: bytes) -> bytes:
+    """Return the hash of an encoded image: the first half of its SHA-256."""
+    return hashlib.sha256(data).digest()[:BYTES_OF_A_HASH]
+
+
+def check_rows(part: EncodedPart, hashes: Hashes) -> dict[int, str]:
+    """Fill in the hash of each row of a part; return why some cannot be decoded."""
     broken = {}
     load = part.loader()
     for row in range(len(part)):
         try:
-            images.check(load(row))
+            data = load(row)
+            hashes[row] = np.frombuffer(hash_image(data), np.uint8)
+            images.check(data)
         except BrokenImage as error:
             broken[row] = str(error)
     return broken

@@ -18,7 +18,15 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from earl.datasets.decoders import Decoders, Decoding, Job, Pool
-from earl.datasets.parts import EncodedPart, Part, check_rows, encoded_rows
+from earl.datasets.parts import (
+    BYTES_OF_A_HASH,
+    EncodedPart,
+    Hashes,
+    Part,
+    check_rows,
+    encoded_rows,
+    hash_image,
+)
 from earl.datasets.source import Contents, Listing, Source
 from earl.errors import InvalidSetting
 
@@ -52,26 +60,37 @@ def decode_split(
     return run(jobs, listing, pool, source)
 
 
-def check_split(listing: Listing, source: Source) -> list[Broken]:
-    """Find the images of a split that cannot be decoded, and keep none of them."""
-    jobs: Jobs = [partial(check_rows, encoded(part)) for part in listing.parts]
+def check_split(listing: Listing, source: Source) -> tuple[Hashes, list[Broken]]:
+    """Return the hashes of all images of a split, and those that cannot be decoded."""
+    hashes = np.zeros((len(listing), BYTES_OF_A_HASH), np.uint8)
+    jobs: Jobs = [
+        partial(check_rows, encoded(part), hashes[start : start + len(part)])
+        for start, part in with_starts(listing)
+    ]
     with ThreadPoolExecutor(max(1, source.workers - 1)) as pool:  # this thread works as well
-        return run(jobs, listing, pool, source)
+        return hashes, run(jobs, listing, pool, source)
 
 
-def store_encoded(listing: Listing, blob: Path, offsets: Path, source: Source) -> list[Broken]:
-    """Write the encoded images of a split one behind the other, and where each of them ends."""
+def store_encoded(
+    listing: Listing, blob: Path, offsets: Path, source: Source
+) -> tuple[Hashes, list[Broken]]:
+    """Write the encoded images of a split one behind the other; return hashes and broken ones.
+
+    The offsets say where each image ends.
+    """
+    hashes = np.zeros((len(listing), BYTES_OF_A_HASH), np.uint8)
     ends, broken, size = [0], [], 0
     with blob.open("wb") as file:
         for start, part in with_starts(listing):
             for row, (data, why) in enumerate(encoded_rows(encoded(part))):
+                hashes[start + row] = np.frombuffer(hash_image(data), np.uint8)
                 size += file.write(data)
                 ends.append(size)
                 if why:
                     broken.append(Broken(start + row, part.name(row), why))
             source.progress("prepare", start + len(part), len(listing))
     np.save(offsets, np.array(ends, np.int64))
-    return broken
+    return hashes, broken
 
 
 def encoded(part: Part) -> EncodedPart:

@@ -1,6 +1,6 @@
 """Your own images in a list: a CSV file with the columns path, label and perhaps time and split."""
 
-import csv
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from earl.datasets.dataset import Dataset
 from earl.datasets.files import FileList, found_files
 from earl.datasets.folder import TEST, TRAIN
 from earl.datasets.source import Found, Source, slug
+from earl.datasets.texts import read_table
 from earl.errors import DataNotFound, InvalidInput
 
 COLUMNS = ("path", "label", "time", "split")
@@ -32,7 +33,7 @@ def find(source: Source) -> Found:
 def walk_table(path: Path, source: Source) -> FileList:
     """List the images of a CSV file; paths are relative to its folder, or absolute."""
     found = FileList()
-    lines = list(read_lines(path))
+    lines = list(read_rows(path))
     timed = [line for line in lines if line.get("time", "")]
     if timed and len(timed) != len(lines):
         raise InvalidInput(f"{path}: {len(lines) - len(timed)} of {len(lines)} lines have no time")
@@ -50,35 +51,39 @@ def walk_table(path: Path, source: Source) -> FileList:
     return found
 
 
-def read_lines(path: Path) -> Iterator[dict[str, str]]:
-    """Yield each line of a CSV file, checked."""
+def read_rows(path: Path) -> Iterator[dict[str, str]]:
+    """Yield each line of a CSV file, checked; of its columns, those that we know."""
     seen: dict[str, int] = {}
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file)
-        names = [name.strip().lower() for name in reader.fieldnames or ()]
-        if not {"path", "label"} <= set(names):
-            raise InvalidInput(
-                f"{path} has the columns {', '.join(names) or '(none)'}; its first line must name "
-                "path and label, and may name time and split"
-            )
-        reader.fieldnames = names
-        for line in reader:
-            where = f"{path}, line {reader.line_num}"
-            read = {n: (line.get(n) or "").strip() for n in COLUMNS if n in names}
-            if not read["path"] or not read["label"]:
-                raise InvalidInput(f"{where}: path and label must not be empty")
-            if read["path"] in seen:
-                raise InvalidInput(f"{where}: {read['path']} is in line {seen[read['path']]}, too")
-            if "split" in read and read["split"].lower() not in (*TRAIN, *TEST):
-                raise InvalidInput(f"{where}: split {read['split']!r} is neither train nor test")
-            seen[read["path"]] = reader.line_num
-            yield read
+    for number, line in read_table(path):
+        where = f"{path}, line {number}"
+        if number == 1:
+            check_names(path, list(line))
+            continue
+        read = {name: line[name] for name in COLUMNS if name in line}
+        if not read["path"] or not read["label"]:
+            raise InvalidInput(f"{where}: path and label must not be empty")
+        if read["path"] in seen:
+            raise InvalidInput(f"{where}: {read['path']} is in line {seen[read['path']]}, too")
+        if "split" in read and read["split"].lower() not in (*TRAIN, *TEST):
+            raise InvalidInput(f"{where}: split {read['split']!r} is neither train nor test")
+        seen[read["path"]] = number
+        yield read
+
+
+def check_names(path: Path, names: list[str]) -> None:
+    if not {"path", "label"} <= set(names):
+        raise InvalidInput(
+            f"{path} has the columns {', '.join(names)[:200] or '(none)'}; its first line must "
+            "name path and label, and may name time and split"
+        )
 
 
 def number_times(times: list[str]) -> dict[str, int]:
     """Return the place of each time among all of them: as numbers if all are, else as text."""
     different = set(times)
     try:
+        if any(math.isnan(float(text)) for text in different):  # has no place among numbers
+            raise ValueError
         return {text: place for place, text in enumerate(sorted(different, key=float))}
     except ValueError:
         return {text: place for place, text in enumerate(sorted(different))}

@@ -8,6 +8,7 @@ from earl.datasets.files import FileList, folders, found_files
 from earl.datasets.folder import find_folder
 from earl.datasets.parquet import find_parquet
 from earl.datasets.source import Found, Layout, Source, locate
+from earl.datasets.texts import read_lines
 from earl.errors import DataNotFound, InvalidInput
 
 NAME = "tiny-imagenet"
@@ -64,7 +65,7 @@ def walk(path: Path, answers: Path) -> FileList:
 def read_answers(file: Path) -> dict[str, str]:
     """Return the class of each validation image, by file name; columns are divided by tabs."""
     labels = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_lines(file), start=1):
         columns = line.split("\t")
         if len(columns) < 2:
             raise InvalidInput(f"{file}, line {number}: a name and a class are expected")

@@ -1,0 +1,239 @@
+"""Data are what they were: rotten copies are found, other images stop a run."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from datasets_trees import png, save, source, write_cifar10_binary, write_parquet
+from earl.data import check_unchanged, facts
+from earl.datasets import cache, cifar, folder, parquet, shapes
+from earl.datasets.seals import fingerprint, write_manifest
+from earl.errors import BrokenImage, EarlError, RunConflict
+from earl.experiment import Experiment
+from earl.rundirectory import RunDirectory
+
+SMALL = {"depth": 8, "width": 4, "every": 10, "memory_size": 8, "tasks": 2}
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path, monkeypatch):
+    monkeypatch.setenv("EARL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("EARL_CACHE", str(tmp_path / "cache"))
+
+
+def write_photos(tmp_path, side, first=0):
+    for k, c in enumerate("ab"):
+        for n in range(8):
+            save(tmp_path / "photos" / c / f"{n}.png", (side, side), seed=first + n + 100 * k)
+    return tmp_path / "photos"
+
+
+def load(tmp_path):
+    return folder.load(source(tmp_path, path=str(tmp_path / "photos")))
+
+
+def all_images(data):
+    splits = (data.train, data.test)
+    return [split.images[torch.arange(len(split))].clone() for split in splits]
+
+
+def flip(file, place, bit=0):
+    with file.open("r+b") as opened:
+        opened.seek(place)
+        (byte,) = opened.read(1)
+        opened.seek(place)
+        opened.write(bytes([byte ^ (1 << bit)]))
+
+
+@pytest.mark.parametrize("side", [16, 150])
+def test_a_rotten_bit_of_the_cache_is_found_wherever_it_is(side, tmp_path):
+    write_photos(tmp_path, side)
+    whole = load(tmp_path)
+    expected = all_images(whole)
+    assert not any("damaged" in note for note in whole.notes)
+    generator = np.random.default_rng(side)
+    (entry,) = (tmp_path / "cache").iterdir()
+    for name in sorted(file.name for file in entry.iterdir()):
+        for _ in range(3):
+            size = (entry / name).stat().st_size
+            flip(entry / name, int(generator.integers(size)), int(generator.integers(8)))
+            data = load(tmp_path)
+            assert any("damaged and was made anew" in note for note in data.notes), name
+            for found, right in zip(all_images(data), expected, strict=True):
+                assert torch.equal(found, right)
+            assert data.images_sha256 == whole.images_sha256
+            assert (data.class_names, data.mean) == (whole.class_names, whole.mean)
+            assert not any("damaged" in note for note in load(tmp_path).notes)  # it is whole again
+
+
+def test_a_missing_file_of_the_cache_is_named_in_the_note(tmp_path):
+    write_photos(tmp_path, 16)
+    load(tmp_path)
+    (entry,) = (tmp_path / "cache").iterdir()
+    (entry / "test.labels.npy").unlink()
+    assert load(tmp_path).notes[-1].endswith("made anew: test.labels.npy is missing")
+
+
+def test_a_cache_that_never_keeps_what_is_written_is_an_error_of_ours(tmp_path, monkeypatch):
+    write_photos(tmp_path, 16)
+    monkeypatch.setattr(cache.seals, "seal_files", lambda _: {"train.labels.npy": {"bytes": 1}})
+    with pytest.raises(EarlError, match=r"train\.labels\.npy does not match .*--cache-root"):
+        load(tmp_path)
+
+
+def test_encoded_images_in_the_cache_are_checked_when_they_are_read(tmp_path):
+    rows = [(png(n, side=120), n % 2) for n in range(10)]
+    write_parquet(tmp_path / "set" / "all.parquet", rows)
+    made = source(tmp_path, path=str(tmp_path / "set"))
+    expected = all_images(parquet.load(made))
+    (blob,) = (tmp_path / "cache").rglob("train.blob")
+    flip(blob, blob.stat().st_size - 40)
+    data = parquet.load(made)
+    assert torch.equal(data.train.images[torch.tensor([0])], expected[0][:1])
+    with pytest.raises(BrokenImage, match=r"train\.blob, image 7: it has changed.*Remove .*anew"):
+        data.train.images[torch.tensor([len(data.train) - 1])]
+    os.truncate(blob, 100)
+    assert any("train.blob does not match" in note for note in parquet.load(made).notes)
+
+
+def test_a_large_image_that_is_replaced_meanwhile_is_named_when_it_is_read(tmp_path):
+    photos = write_photos(tmp_path, 150)
+    data = load(tmp_path)
+    name = data.train.names[0]
+    save(photos / "a" / f"{name}.png", (150, 150), seed=77)
+    with pytest.raises(BrokenImage, match=rf"a/{name}\.png: it has changed.*earl resume"):
+        data.train.images[torch.tensor([0])]
+    assert data.train.images[torch.tensor([1])].shape == (1, 3, 224, 224)
+
+
+def test_a_copy_of_the_format_before_is_prepared_anew_and_goes(tmp_path):
+    write_photos(tmp_path, 16)
+    load(tmp_path)
+    (entry,) = (tmp_path / "cache").iterdir()
+    manifest = json.loads((entry / "manifest.json").read_text())
+    old = entry.with_name("folder-photos-0123456789abcdef")
+    shutil.copytree(entry, old)
+    plain = {n: v for n, v in manifest.items() if n not in ("files", "sha256", "images_sha256")}
+    (old / "manifest.json").write_text(json.dumps(plain | {"format": 1}))
+    shutil.rmtree(entry)
+    assert len(load(tmp_path).train) == 12 and list((tmp_path / "cache").iterdir()) == [entry]
+
+
+def test_a_manifest_without_its_hash_is_none(tmp_path):
+    write_photos(tmp_path, 16)
+    load(tmp_path)
+    (entry,) = (tmp_path / "cache").iterdir()
+    text = (entry / "manifest.json").read_text()
+    changed = json.loads(text) | {"class_names": ["b", "a"]}
+    for data in (json.dumps(changed).encode(), b"[]", b"[" * 100_000):
+        (entry / "manifest.json").write_bytes(data)
+        assert cache.read_manifest(entry) is None
+    del changed["sha256"]
+    (entry / "manifest.json").write_bytes(write_manifest(changed))  # the control: sealed again
+    assert (cache.read_manifest(entry) or {})["class_names"] == ["b", "a"]
+
+
+# ---- fingerprints --------------------------------------------------------------------------------
+
+
+def test_the_fingerprint_is_of_pixels_and_not_of_files(tmp_path):
+    write_cifar10_binary(tmp_path / "data")
+    prepared = cifar.cifar10(source(tmp_path))
+    assert prepared.images_sha256 == fingerprint(prepared.train.images, prepared.test.images)
+    for file in (tmp_path / "data").rglob("*.bin"):
+        os.utime(file, ns=(1, 1))
+    assert cifar.cifar10(source(tmp_path)).images_sha256 == prepared.images_sha256
+
+
+def test_one_other_pixel_is_another_fingerprint():
+    data = shapes.load()
+    before = facts(data)["images_sha256"]
+    data.test.images[3, 1, 2, 2] ^= 1
+    assert facts(data)["images_sha256"] != before
+
+
+class Lazy:
+    """Images of somebody else's loader, which are made when they are asked for."""
+
+    def __init__(self, count, bias=0):
+        self.shape, self.bias = torch.Size((count, 3, 4, 4)), bias
+
+    def __getitem__(self, index):
+        return (index + self.bias).to(torch.uint8).view(-1, 1, 1, 1).expand(-1, 3, 4, 4)
+
+
+def test_of_images_that_are_not_in_memory_a_sample_is_looked_at():
+    first = fingerprint(Lazy(1000), Lazy(10))
+    assert first == fingerprint(Lazy(1000), Lazy(10))
+    assert first != fingerprint(Lazy(1000, bias=1), Lazy(10))
+    assert first != fingerprint(Lazy(1000), Lazy(10, bias=1))
+
+
+def experiment(tmp_path, **settings):
+    dataset = f"folder:{tmp_path / 'photos'}"
+    return Experiment(method="er", dataset=dataset, stream="iid", settings=SMALL | settings)
+
+
+def begin(path, made):
+    moments = RunDirectory(path, made).run(threads=1)
+    for moment in moments:
+        if moment.step == 5:
+            moments.close()
+            return
+
+
+def finish(directory):
+    for _ in directory.run(threads=1):
+        pass
+    return directory
+
+
+@pytest.mark.parametrize("side", [16, 150])
+def test_other_images_with_the_same_labels_do_not_continue_a_run(side, tmp_path):
+    write_photos(tmp_path, side)
+    small = {"image_size": 96, "batch_size": 2, "iterations": 0.25} if side > 64 else {}
+    begin(tmp_path / "run", experiment(tmp_path, **small))
+    write_photos(tmp_path, side, first=50)
+    with pytest.raises(RunConflict, match=r"images_sha256 was .*, and is .* now; put the old"):
+        finish(RunDirectory(tmp_path / "run"))
+    write_photos(tmp_path, side)  # put back, with other times
+    assert finish(RunDirectory(tmp_path / "run")).summary["samples"] == 12
+
+
+def test_a_run_of_before_goes_on_with_a_note(tmp_path):
+    write_photos(tmp_path, 16)
+    finish(RunDirectory(tmp_path / "whole", experiment(tmp_path)))
+    begin(tmp_path / "run", experiment(tmp_path))
+    file = tmp_path / "run" / "experiment.json"
+    record = json.loads(file.read_text())
+    assert len(record["data"].pop("images_sha256")) == 64
+    file.write_text(json.dumps(record))
+    again = finish(RunDirectory(tmp_path / "run"))
+    assert any("begun before runs recorded their images" in note for note in again.notes)
+    histories = [(tmp_path / name / "history.jsonl").read_bytes() for name in ("whole", "run")]
+    assert histories[0] == histories[1]
+
+
+def test_a_run_that_goes_on_with_its_images_has_nothing_to_note(tmp_path):
+    write_photos(tmp_path, 16)
+    begin(tmp_path / "run", experiment(tmp_path, limit=10))
+    run = finish(RunDirectory(tmp_path / "run"))
+    assert not any("images" in note for note in run.notes)
+
+
+def test_reduced_and_turned_images_have_the_fingerprint_of_all(tmp_path):
+    write_photos(tmp_path, 16)
+    found = {
+        facts(experiment(tmp_path, **options).load())["images_sha256"]
+        for options in ({}, {"limit": 9}, {"rotate": 90})
+    }
+    assert len(found) == 1
+
+
+def test_a_fact_that_is_gone_is_a_change():
+    with pytest.raises(RunConflict, match="classes was 2, and is None now"):
+        check_unchanged({"classes": 2}, {})
