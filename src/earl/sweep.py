@@ -19,7 +19,6 @@ from earl.durable import (
     entries,
     lock_directory,
     make_directory,
-    open_regular,
 )
 from earl.engines import Engine, Job, LocalEngine
 from earl.errors import DirectoryInUse, EarlError, RunConflict
