@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from children import Children
+from earl.errors import TakenOver
 from earl.experiment import Experiment
 from earl.rundirectory import RunDirectory
 from earl.runs import find_runs
@@ -146,6 +147,7 @@ TURNS = {
     "by turns": [(name, step) for step in range(1, END + 2, 2) for name in "AB"],
     "the first goes on": [("A", 12), ("B", 12), ("A", 23), ("B", 23), ("A", END), ("B", END)],
     "the second near the end": [("A", 38), ("B", 39), ("A", END), ("B", END)],
+    "between two evaluations": [("A", 11), ("B", 12), ("A", 14), ("B", 13), ("A", END), ("B", END)],
     "three": [("A", 9), ("B", 9), ("C", 9), ("A", END), ("B", END), ("C", END)],
 }
 
@@ -172,6 +174,27 @@ def test_where_the_lock_lies_one_writer_stops_and_the_history_is_right(
     assert (tmp_path / "run/history.jsonl").read_bytes() == alone
     (run,) = find_runs([tmp_path])
     assert run.finished and run.damage == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b'"step":10', b'"step":11'), (b"\n", b"\n{}\n"), (b'"step":10', b"")], ids=str
+)
+def test_nothing_is_saved_or_added_once_the_history_has_been_changed(
+    old: bytes, new: bytes, tmp_path: Path
+) -> None:
+    for step in (12, 15):  # the next to count on the file is a snapshot, or an evaluation
+        run = RunDirectory(tmp_path / str(step), experiment())
+        moments = run.run(device="cpu", threads=1)
+        next(moment for moment in moments if moment.step == 12)
+        file = run.path / "history.jsonl"
+        changed = file.read_bytes().replace(old, new, 1)
+        file.write_bytes(changed)
+        with pytest.raises(TakenOver, match=r"history\.jsonl has "):
+            if step == 15:
+                next(moment for moment in moments if moment.step == 15)
+            moments.close()
+        assert not (run.path / "snapshots").exists()
+        assert file.read_bytes().startswith(changed)
 
 
 def test_without_the_guard_the_history_is_wrong(
