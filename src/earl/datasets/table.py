@@ -7,8 +7,8 @@ from pathlib import Path
 from earl.datasets.cache import open_dataset
 from earl.datasets.dataset import Dataset
 from earl.datasets.files import FileList, found_files
-from earl.datasets.folder import TEST, TRAIN
 from earl.datasets.source import Found, Source, slug
+from earl.datasets.splits import TEST, TRAIN
 from earl.datasets.texts import read_table
 from earl.errors import DataNotFound, InvalidInput
 
