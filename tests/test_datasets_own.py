@@ -211,6 +211,24 @@ def test_csv_with_a_missing_file_names_it(tmp_path):
         load_csv(tmp_path, lines)
 
 
+@pytest.mark.parametrize("lines", ["absent.png,x\n", "absent.png,x\na.png,y\n"])
+def test_csv_with_a_missing_file_and_nothing_to_test_names_the_file(lines, tmp_path):
+    save(tmp_path / "a.png")
+    with pytest.raises(
+        DataNotFound, match=r"labels\.csv names absent\.png, which is not there; 1 of"
+    ):
+        load_csv(tmp_path, "path,label\n" + lines)
+
+
+def test_a_list_with_nothing_to_hold_out_says_so(tmp_path):
+    save(tmp_path / "a.png")
+    save(tmp_path / "b.png")
+    with pytest.raises(DataNotFound, match=r"labels\.csv holds no 2 images of any class"):
+        load_csv(tmp_path, "path,label\na.png,x\nb.png,y\n")
+    with pytest.raises(DataNotFound, match=r"labels\.csv holds no test images"):
+        load_csv(tmp_path, "path,label,split\na.png,x,train\nb.png,y,train\n")
+
+
 # ---- tables --------------------------------------------------------------------------------------
 
 
