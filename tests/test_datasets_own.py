@@ -34,10 +34,11 @@ def odd_pictures(where):
 
 
 def test_every_odd_kind_of_picture_is_read_alike(tmp_path):
-    odd_pictures(tmp_path / "photos" / "train" / "grau")
-    odd_pictures(tmp_path / "photos" / "test" / "grau")
+    for c in ("gris", "grau"):
+        odd_pictures(tmp_path / "photos" / "train" / c)
+        odd_pictures(tmp_path / "photos" / "test" / c)
     data = load_folder(tmp_path)
-    assert len(data.train) == 8 and data.image_shape == (3, 32, 32)
+    assert len(data.train) == 16 and data.image_shape == (3, 32, 32)
     assert (all_images(data.train).int() - 100).abs().max() <= 2
 
 
@@ -77,9 +78,9 @@ def test_folder_without_splits_holds_a_fixed_share_out(tmp_path):
 
 
 def test_training_folder_alone_and_unused_splits_are_noted(tmp_path):
-    for split in ("train",):
+    for c in "ab":
         for n in range(4):
-            save(tmp_path / "photos" / split / "a" / f"{n}.png", seed=n)
+            save(tmp_path / "photos" / "train" / c / f"{n}.png", seed=n)
     assert "held out" in load_folder(tmp_path).notes[0]
     for split in ("test", "val"):
         save(tmp_path / "photos" / split / "a" / "0.png")
@@ -89,8 +90,8 @@ def test_training_folder_alone_and_unused_splits_are_noted(tmp_path):
 def test_image_size_follows_the_median_unless_given(tmp_path):
     for side, expected in ((40, 32), (80, 64), (150, 224)):
         where = tmp_path / str(side)
-        for n in range(4):
-            save(where / "a" / f"{n}.png", (side, side), seed=n)
+        for n in range(8):
+            save(where / "ab"[n % 2] / f"{n}.png", (side, side), seed=n)
         data = folder.load(source(tmp_path, path=str(where)))
         assert data.image_shape == (3, expected, expected)
     data = folder.load(source(tmp_path, path=str(where), image_size=48))
@@ -101,7 +102,7 @@ def test_image_size_follows_the_median_unless_given(tmp_path):
 
 def test_mean_and_std_are_of_the_training_images_or_as_given(tmp_path):
     for n in range(6):
-        save(tmp_path / "photos" / "train" / "a" / f"{n}.png", (32, 32), seed=n)
+        save(tmp_path / "photos" / "train" / "ab"[n % 2] / f"{n}.png", (32, 32), seed=n)
     save(tmp_path / "photos" / "test" / "a" / "0.png", colour=(0, 0, 0))
     data = load_folder(tmp_path)
     pixels = all_images(data.train).double() / 255
@@ -126,15 +127,17 @@ def test_missing_and_empty_folders_say_what_is_expected(tmp_path):
 def test_broken_images_are_named_or_skipped(side, tmp_path):
     for n in range(10):
         save(tmp_path / "photos" / "a" / f"{n}.png", (side, side), seed=n)
+    for n in range(2):
+        save(tmp_path / "photos" / "b" / f"b{n}.png", (side, side), seed=n + 20)
     for n in (3, 7):
         file = tmp_path / "photos" / "a" / f"{n}.png"
         file.write_bytes(file.read_bytes()[:200])
-    with pytest.raises(BrokenImage, match=r"2 of 10 images .*\.png.*\.png"):
+    with pytest.raises(BrokenImage, match=r"2 of 12 images .*\.png.*\.png"):
         load_folder(tmp_path)
     assert not list((tmp_path / "cache").iterdir())
     data = load_folder(tmp_path, skip_broken=True)
-    assert len(data.train) + len(data.test) == 8 and len(data.skipped) == 2
-    assert {*data.train.names, *data.test.names} == set("01245689")
+    assert len(data.train) + len(data.test) == 10 and len(data.skipped) == 2
+    assert {*data.train.names, *data.test.names} == {*"01245689", "b0", "b1"}
     whole = {name: row for row, name in enumerate(data.train.names)}
     name = next(iter(whole))
     with Image.open(tmp_path / "photos" / "a" / f"{name}.png") as picture:
@@ -201,10 +204,29 @@ def test_wrong_csv_says_which_line(text, message, tmp_path):
 
 
 def test_csv_with_a_missing_file_names_it(tmp_path):
+    for name in "abcd":
+        save(tmp_path / f"{name}.png")
+    lines = "path,label\na.png,x\nb.png,x\nc.png,y\nd.png,y\nabsent.png,x\n"
+    with pytest.raises(BrokenImage, match=r"absent\.png: it cannot be read \(No such file"):
+        load_csv(tmp_path, lines)
+
+
+@pytest.mark.parametrize("lines", ["absent.png,x\n", "absent.png,x\na.png,y\n"])
+def test_csv_with_a_missing_file_and_nothing_to_test_names_the_file(lines, tmp_path):
+    save(tmp_path / "a.png")
+    with pytest.raises(
+        DataNotFound, match=r"labels\.csv names absent\.png, which is not there; 1 of"
+    ):
+        load_csv(tmp_path, "path,label\n" + lines)
+
+
+def test_a_list_with_nothing_to_hold_out_says_so(tmp_path):
     save(tmp_path / "a.png")
     save(tmp_path / "b.png")
-    with pytest.raises(BrokenImage, match=r"absent\.png: it cannot be read \(No such file"):
-        load_csv(tmp_path, "path,label\na.png,x\nb.png,x\nabsent.png,x\n")
+    with pytest.raises(DataNotFound, match=r"labels\.csv holds no 2 images of any class"):
+        load_csv(tmp_path, "path,label\na.png,x\nb.png,y\n")
+    with pytest.raises(DataNotFound, match=r"labels\.csv holds no test images"):
+        load_csv(tmp_path, "path,label,split\na.png,x,train\nb.png,y,train\n")
 
 
 # ---- tables --------------------------------------------------------------------------------------

@@ -138,6 +138,27 @@ def test_reduced_sets_are_nested_fixed_and_leave_the_test_set_alone():
         reduced(data, limit=-1)
 
 
+def test_a_limit_that_leaves_one_class_says_what_to_do():
+    data = shapes.load()
+    with pytest.raises(
+        InvalidSetting, match=r"limit = 1 leaves 1 of 160 .* 1 class only; .*--per-cl"
+    ):
+        reduced(data, limit=1)
+    assert len(reduced(data, per_class=1).train) == 4
+
+
+@pytest.mark.parametrize(
+    ("stream", "limit", "cause"),
+    [("gaussian", 3, "the stream has 3 samples"), ("disjoint", 9, "the stream has 4 classes")],
+)
+def test_more_tasks_than_there_is_room_for_names_the_cause(stream, limit, cause):
+    made = Experiment(
+        method="er", dataset="shapes", stream=stream, settings={"limit": limit, "tasks": 5}
+    )
+    with pytest.raises(InvalidSetting, match=rf"tasks = 5 .*, since {cause}; .*--limit"):
+        made.build()
+
+
 def test_reduced_keeps_names_and_buckets():
     data = shapes.load()
     n = len(data.train)

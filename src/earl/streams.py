@@ -51,7 +51,7 @@ def disjoint(train: Split, *, seed: int, tasks: int = 5) -> Schedule:
     """Cut a random order of the classes into tasks; inside a task all samples are shuffled."""
     randomness = Randomness(seed)
     classes = shuffled_classes(train, randomness)
-    check_tasks(tasks, len(classes))
+    check_tasks(tasks, len(classes), "classes")
     groups = classes.tensor_split(tasks)
     return one_after_another((torch.isin(train.labels, group) for group in groups), randomness)
 
@@ -104,7 +104,7 @@ def iblurry(
             raise InvalidSetting(f"{name} = {value} must be a percentage from 0 to 100")
     randomness = Randomness(seed)
     classes = shuffled_classes(train, randomness)
-    check_tasks(tasks, len(classes))
+    check_tasks(tasks, len(classes), "classes")
     pure = round(len(classes) * disjoint / 100)
     task, members_of = torch.empty(len(train), dtype=torch.int64), images_by_class(train.labels)
     for place, c in enumerate(classes.tolist()):
@@ -197,7 +197,7 @@ def one_after_another(parts: Iterable[Tensor], randomness: Randomness) -> Schedu
 
 def without_boundaries(order: Tensor, tasks: int) -> Schedule:
     """Return an order with artificial boundaries at equal distances, one fewer than `tasks`."""
-    check_tasks(tasks, len(order))
+    check_tasks(tasks, len(order), "samples")
     step = len(order) / tasks
     boundaries = tuple(round(step * task) for task in range(1, tasks))
     return Schedule(order, boundaries=boundaries, artificial=True)
@@ -226,6 +226,9 @@ def classes_seen(labels: Tensor) -> Tensor:
     return torch.isin(steps, first).cumsum(0)
 
 
-def check_tasks(tasks: int, most: int) -> None:
+def check_tasks(tasks: int, most: int, what: str) -> None:
     if not 1 <= tasks <= most:
-        raise InvalidSetting(f"tasks = {tasks} must be from 1 to {most}")
+        raise InvalidSetting(
+            f"tasks = {tasks} must be from 1 to {most}, since the stream has {most} {what}; say so "
+            "with --set tasks=N, or take more images where --limit or --per-class left few"
+        )

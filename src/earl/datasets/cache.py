@@ -36,7 +36,7 @@ from earl.datasets.prepare import (
 from earl.datasets.prepared import SPLITS, content_of, images_of, read
 from earl.datasets.source import Contents, Found, Listing, Source
 from earl.durable import entries, fsync_dir, make_directory, remove, write_file
-from earl.errors import BrokenImage, EarlError
+from earl.errors import BrokenImage, DataNotFound, EarlError
 
 FORMAT = 2
 STALE = 24 * 3600  # seconds after which an unfinished folder is garbage
@@ -94,6 +94,7 @@ def read_manifest(entry: Path) -> dict[str, Any] | None:
 def build(entry: Path, found: Found, source: Source, size: int) -> None:
     """Prepare a data set in a folder beside the final one, then give it its name."""
     contents = found.contents()
+    check_classes(contents, found)
     size = size or fitting_size(contents.train)
     make_directory(source.cache)
     for old in entries(source.cache, ".tmp-"):
@@ -120,6 +121,16 @@ def build(entry: Path, found: Found, source: Source, size: int) -> None:
         remove(folder)
     if read_manifest(entry) is None:
         raise EarlError(f"{entry} could not be written; pass another --cache-root")
+
+
+def check_classes(contents: Contents, found: Found) -> None:
+    """Stop where there is nothing to tell apart: every answer would be right."""
+    taught = np.unique(contents.train.labels)
+    if len(taught) < 2:
+        raise DataNotFound(
+            f"{found.path} ({found.layout}) holds training images of 1 class only: "
+            f"{contents.class_names[int(taught[0])]}; at least 2 classes are needed"
+        )
 
 
 def remove_outdated(entry: Path, manifest: dict[str, Any]) -> None:

@@ -44,6 +44,9 @@ class FileList:
     test: Rows = field(default_factory=Rows)
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
     notes: list[str] = field(default_factory=list)
+    list_file: Path | None = None  # that names the files; else they were found in folders
+    missing: list[str] = field(default_factory=list)  # files that it names and that are not there
+    held_out: bool = False
 
     def add_folder(self, rows: Rows, root: Path, folder: str, label: str) -> int:
         """Add every image below a folder; return how many there are."""
@@ -55,6 +58,7 @@ class FileList:
 
     def hold_out(self, share: float) -> None:
         """Move a share of the training images to the test split."""
+        self.held_out = True
         test = hold_out(self.train.paths, self.train.labels, share).tolist()
         self.test, self.train = self.train.where(test), self.train.where([not t for t in test])
 
@@ -97,8 +101,7 @@ def found_files(name: str, layout: str, root: Path, walk: Callable[[], FileList]
 def contents(root: Path, found: FileList) -> Contents:
     """Number the classes in the order of their names; one that only tests is one, too."""
     if not found.train.paths or not found.test.paths:
-        missing = "test" if found.train.paths else "training"
-        raise DataNotFound(f"{root} holds no {missing} images")
+        raise DataNotFound(why_empty(root, found))
     names = sorted({*found.train.labels, *found.test.labels})
     ids = {name: number for number, name in enumerate(names)}
     untaught = sorted(set(found.test.labels) - set(found.train.labels))
@@ -111,6 +114,20 @@ def contents(root: Path, found: FileList) -> Contents:
         test=listing(root, found.test, ids),
         notes=tuple(notes),
     )
+
+
+def why_empty(root: Path, found: FileList) -> str:
+    """Say why there are no images to train on, or none to test with."""
+    place, there = found.list_file or root, found.train.paths
+    if found.missing:
+        count = f"{len(found.missing)} of the {len(there) + len(found.test.paths)} files it names"
+        return f"{place} names {found.missing[0]}, which is not there; {count} are missing"
+    if there and found.held_out:
+        return (
+            f"{place} holds no 2 images of any class, of which one could be held out as a test; "
+            "add some, or a test split"
+        )
+    return f"{place} holds no {'test' if there else 'training'} images"
 
 
 def listing(root: Path, rows: Rows, ids: dict[str, int]) -> Listing:

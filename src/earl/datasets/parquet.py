@@ -10,10 +10,10 @@ import numpy as np
 
 from earl.datasets.cache import open_dataset
 from earl.datasets.dataset import Dataset
-from earl.datasets.folder import TEST, TRAIN
 from earl.datasets.parts import ParquetPart, readable
 from earl.datasets.source import Contents, Found, Labels, Listing, Source, hold_out, slug
 from earl.datasets.source import fingerprint as fingerprint_of
+from earl.datasets.splits import TEST, TRAIN
 from earl.errors import DataNotFound, EarlError, InvalidInput
 
 if TYPE_CHECKING:

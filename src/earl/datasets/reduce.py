@@ -68,6 +68,11 @@ def reduced(dataset: Dataset, *, limit: int = 0, per_class: int = 0) -> Dataset:
     if per_class:
         order = order[ranks(train.labels[order]) < per_class]
     rows = (order[:limit] if limit else order).sort().values
+    if len(train.labels[rows].unique()) < 2 <= len(train.labels.unique()):
+        raise InvalidSetting(
+            f"limit = {limit} leaves {len(rows)} of {len(train)} training images, of 1 class only; "
+            "take more with --limit, or some of each class with --per-class"
+        )
     return replace(dataset, train=choose(train, rows))
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from earl.datasets.cache import open_dataset
 from earl.datasets.dataset import Dataset
 from earl.datasets.files import FileList, found_files
-from earl.datasets.folder import TEST, TRAIN
 from earl.datasets.source import Found, Source, slug
+from earl.datasets.splits import TEST, TRAIN
 from earl.datasets.texts import read_table
 from earl.errors import DataNotFound, InvalidInput
 
@@ -32,7 +32,7 @@ def find(source: Source) -> Found:
 
 def walk_table(path: Path, source: Source) -> FileList:
     """List the images of a CSV file; paths are relative to its folder, or absolute."""
-    found = FileList()
+    found = FileList(list_file=path)
     lines = list(read_rows(path))
     timed = [line for line in lines if line.get("time", "")]
     if timed and len(timed) != len(lines):
@@ -96,4 +96,5 @@ def stamp(found: FileList, root: Path, line: dict[str, str]) -> None:
         size, changed = info.st_size, info.st_mtime_ns
     except OSError:
         size, changed = 0, 0
+        found.missing.append(line["path"])
     found.fingerprint.add("\0".join(line.values()), size, changed)
