@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from children import Children
+from earl import __version__ as version
 from earl.cli import main
 from earl.durable import lock_directory
 from earl.history import read_history
@@ -98,9 +99,9 @@ def test_list_names_everything(earl: Earl) -> None:
     assert set(json.loads(earl("list", "streams", "--json").stdout)) == {"streams"}
 
 
-def test_settings_shows_what_can_be_set(earl: Earl) -> None:
-    shown = json.loads(earl("settings", "--method", "earl", "--json").stdout)
-    assert shown["k"] == 15 and shown["memory_size"] == 100 and shown["sigma"] == 0.1
+def test_the_version_is_told(earl: Earl) -> None:
+    done = earl("--version")
+    assert (done.stdout, done.returncode) == (f"earl {version}\n", 0)
 
 
 def test_the_doctor_finds_all_well(earl: Earl) -> None:

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 import numpy as np
 import pytest
 from matplotlib.image import AxesImage
+from matplotlib.text import Text
 from sklearn.manifold import TSNE
 
 from earl.catalogue import FIGURES, METHODS
@@ -19,7 +20,7 @@ from earl.metrics import a_auc, a_last
 from earl.report.figures import COLOURS
 from earl.report.figures.canvas import save
 from earl.report.figures.colours import colour_of, looks
-from earl.report.figures.heatmaps import nearest
+from earl.report.figures.heatmaps import nearest, newest_of
 from earl.report.figures.lines import moving_average, window
 from earl.report.figures.tsne import Cloud
 from earl.rundirectory import RunDirectory
@@ -195,6 +196,29 @@ def test_the_cosines_are_those_recorded_nearest_to_50_samples_after_the_class(ru
     assert last["cosine_classes"][1] == 3
     expected = sorted(last["cosines"][1], key=lambda row: -row[3])
     np.testing.assert_array_equal(shown["vanilla-etf"], expected)
+
+
+@pytest.mark.parametrize(
+    ("newest", "shown"), [((1, 3, 5), 3), ((1, 5, 9), 1), ((5, 7), 0), ((4,), 4), ((2, 4, 6), 4)]
+)
+def test_a_class_that_never_was_the_newest_gives_way_to_one_before_it(tmp_path, newest, shown):
+    """Classes come in pairs on a disjoint stream, and only the newest is recorded, beside 0."""
+    for method, classes in {"er": (1, 2, 3, 4, 5), "earl": newest}.items():
+        path = write_run(tmp_path, method, 1, [0.5] * len(classes))
+        history = [json.loads(line) for line in (path / "history.jsonl").read_text().splitlines()]
+        for record, c in zip(history, classes, strict=True):
+            cosines = [[[0.5] * (c + 1)] * 2] * 2
+            ages = {"cosine_classes": [0, c], "cosine_ages": [record["step"], 10]}
+            record["extra"] = {"cosines": cosines, **ages}
+        (path / "history.jsonl").write_text("".join(json.dumps(r) + "\n" for r in history))
+    figure = FIGURES["cosine"](find_runs([tmp_path]))
+    assert f"class {shown}, " in str([text.get_text() for text in figure.findobj(Text)])
+
+
+def test_no_class_in_common_is_said(tmp_path):
+    runs = find_runs([write_run(tmp_path, "er", 1, [0.5])])
+    with pytest.raises(DataNotFound, match="cosines of no class up to 4 in common; evaluate more"):
+        newest_of(runs, 4)
 
 
 def test_the_nearest_record_is_found(runs):
