@@ -16,7 +16,7 @@ import torch
 from earl.errors import DataNotFound, DirectoryInUse, EarlError, RunConflict, SnapshotError
 from earl.experiment import Experiment
 from earl.history import read_history
-from earl.recipes import Value
+from earl.recipes import RECIPES, Value
 from earl.rundirectory import RunDirectory
 from earl.snapshot import read_newest
 from earl.state import digest
@@ -320,3 +320,39 @@ def test_a_run_that_cannot_be_built_leaves_no_record(tmp_path: Path) -> None:
     with pytest.raises(EarlError, match="tasks = 9"):
         next(RunDirectory(tmp_path, impossible).run())
     assert not (tmp_path / "experiment.json").exists()
+
+
+def test_a_run_goes_on_with_the_recipe_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recipes change, and later versions have settings that a record knows nothing of."""
+    whole = finish(RunDirectory(tmp_path / "whole", experiment(d=24)))
+    old = dict(RECIPES["shapes"]) | {"d": 24}
+    with monkeypatch.context() as before:
+        before.setitem(RECIPES, "shapes", old)
+        begun = RunDirectory(tmp_path / "old", experiment())
+        for moment in begun.run(device="cpu", threads=1):
+            if moment.step == 30:
+                break
+    file = tmp_path / "old" / "experiment.json"
+    record = json.loads(file.read_text())
+    assert record["settings"]["d"] == 24 and "d" not in record["experiment"]["settings"]
+    resumed = finish(RunDirectory(tmp_path / "old"))
+    assert resumed.experiment.values()["d"] == 24
+    assert_same(resumed, whole)
+    with pytest.raises(RunConflict, match="d = 24, not 16"):
+        RunDirectory(tmp_path / "old", experiment())
+
+
+def test_a_record_from_before_a_setting_existed_is_opened_with_its_default(
+    tmp_path: Path,
+) -> None:
+    run = finish(RunDirectory(tmp_path / "run", experiment()))
+    file = run.path / "experiment.json"
+    record = json.loads(file.read_text())
+    del record["settings"]["validation"]
+    file.write_text(json.dumps(record))
+    assert RunDirectory(run.path).experiment.values()["validation"] == 0
+    RunDirectory(run.path, experiment())
+    with pytest.raises(RunConflict, match=r"validation = 0.0, not 0.5"):
+        RunDirectory(run.path, experiment(validation=0.5))

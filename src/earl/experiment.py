@@ -126,6 +126,21 @@ class Experiment:
     def from_dict(cls, fields: Mapping[str, Any]) -> "Experiment":
         return cls(**{**fields, "probes": tuple(fields["probes"])})
 
+    @classmethod
+    def recorded(cls, record: Mapping[str, Any]) -> "Experiment":
+        """Return the experiment of a run's record, with the settings that it had when it began.
+
+        Recipes and defaults may have changed since: what was another value then is given now.
+        """
+        plain = cls.from_dict({**record["experiment"], "settings": {}})
+        usual, given = plain.values(), record["experiment"]["settings"]
+        then = {
+            name: value
+            for name, value in record["settings"].items()
+            if name in given or (name in usual and usual[name] != value)
+        }
+        return replace(plain, settings=then)
+
     def schedule(self, dataset: Dataset) -> Schedule:
         """Return the order of arrival; a stream file must be the one the experiment began with."""
         if not self.stream.startswith(FILE):

@@ -9,6 +9,7 @@ summary.json       the metrics, once the run has ended
 import json
 import os
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class RunDirectory:
         if experiment is None:
             if stored is None:
                 raise DataNotFound(f"{path} holds no run (there is no experiment.json in it)")
-            experiment = Experiment.from_dict(stored["experiment"])
+            experiment = Experiment.recorded(stored)
         self.experiment = experiment
         if stored is not None:
             self._check_same(stored)
@@ -183,10 +184,12 @@ class RunDirectory:
         there = stored["experiment"] | {"settings": stored["settings"]}
         if asked.get("stream_sha256") == there.get("stream_sha256", ""):
             asked |= {"stream": there["stream"]}  # the same file may lie elsewhere by now
+        usual = replace(self.experiment, settings={}).values()  # what an older record leaves out
+        found = usual | flat(there)
         for name, value in flat(asked).items():
-            if flat(there).get(name) != value:
+            if found.get(name) != value:
                 raise RunConflict(
-                    f"{self.path} holds a run with {name} = {flat(there).get(name)!r}, not "
+                    f"{self.path} holds a run with {name} = {found.get(name)!r}, not "
                     f"{value!r}; choose another --out, or remove that directory"
                 )
 
