@@ -10,7 +10,7 @@ SOURCE = Path(earl.__file__).parent
 # From the bottom up. A module may import from its own layer and from those below it.
 LAYERS = [
     {"earl", "errors", "registry", "catalogue", "recipes"},
-    {"allocator", "durable", "randomness", "images", "state", "statistics"},
+    {"allocator", "durable", "printable", "randomness", "images", "state", "statistics"},
     {
         "randaugment",
         "randaugment_batch",

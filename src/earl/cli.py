@@ -24,6 +24,7 @@ from earl.cli_group import Swift
 from earl.cli_run import Json, Out, Seed, print_results, result, show_progress
 from earl.cli_text import complain, print_json, say
 from earl.errors import DirectoryInUse, EarlError, InvalidSetting, SnapshotError
+from earl.printable import printable
 
 EXIT = {DirectoryInUse: 73, SnapshotError: 65}  # others: 1, and 2 for a wrong command line
 
@@ -116,7 +117,7 @@ def main() -> None:
     try:
         app()
     except EarlError as error:
-        complain(f"earl: {error}")
+        complain(f"earl: {printable(str(error))}")
         sys.exit(next((code for kind, code in EXIT.items() if isinstance(error, kind)), 1))
     except KeyboardInterrupt:
         complain("earl: stopped")

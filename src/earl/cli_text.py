@@ -4,6 +4,7 @@ import json
 import sys
 
 from earl.errors import InvalidSetting
+from earl.printable import printable
 
 
 def parse_settings(given: list[str]) -> dict[str, bool | int | float | str]:
@@ -18,11 +19,13 @@ def parse_settings(given: list[str]) -> dict[str, bool | int | float | str]:
 
 
 def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    """Print a text, of which only line breaks act on the terminal."""
+    sys.stdout.write("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
 def complain(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    """Print a text to stderr in the same way."""
+    sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
 def print_json(value: object) -> None:

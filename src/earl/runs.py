@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from earl.data import Name
+from earl.datasets.dataset import titles
 from earl.durable import LARGEST_RECORD, read_bounded
 from earl.errors import DataNotFound, EarlError, InvalidSetting, UnknownName
 from earl.experiment import Experiment, short
 from earl.history import Evaluation, read_history
 from earl.options import Options
+from earl.printable import printable
 from earl.recipes import Value
 from earl.registry import suggest
 from earl.rundirectory import FORMAT
@@ -51,7 +53,14 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple((self.summary or {}).get("notes", ()))
+        return tuple(printable(str(note)) for note in (self.summary or {}).get("notes", ()))
+
+    @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes, with their words; () if the run did not record them."""
+        found = (self.data.get(name) for name in ("class_names", "class_words"))
+        names, words = (tuple(map(str, f)) if isinstance(f, list) else () for f in found)
+        return titles(names, words)
 
     @property
     def seconds(self) -> float | None:
@@ -139,6 +148,7 @@ def read_run(path: Path, folder: Path) -> Run:
             raise EarlError(f"has format {record['format']}; this earl reads format {FORMAT}")
         experiment = Experiment.from_dict(record["experiment"])
         settings, environment = dict(record["settings"]), dict(record["environment"])
+        data = dict(record.get("data", {}))
     except EarlError as error:  # such as a method that is not registered here
         raise EarlError(f"{path / 'experiment.json'}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -147,11 +157,13 @@ def read_run(path: Path, folder: Path) -> Run:
     ended = os.path.lexists(summary)  # a link to nothing is no missing file
     return Run(
         path=path,
-        name=experiment.path().as_posix() if path == folder else path_below(path, folder),
+        name=printable(
+            experiment.path().as_posix() if path == folder else path_below(path, folder)
+        ),
         experiment=experiment,
         settings=settings,
         environment=environment,
-        data=record.get("data", {}),
+        data=data,
         summary=read_json(summary) if ended else None,
         boundaries=tuple(record.get("boundaries", ())),
     )
@@ -217,4 +229,4 @@ def same_number(value: Value, text: str) -> bool:
 
 def show(value: Value) -> str:
     """Return a setting as it is written on a command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else printable(str(value))
