@@ -17,6 +17,7 @@ LAYERS = [
         "failures",
         "inputs",
         "onednn",
+        "printable",
         "randomness",
         "reading",
         "room",

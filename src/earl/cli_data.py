@@ -112,7 +112,7 @@ def short(
 def summary(dataset: "Dataset") -> dict[str, Any]:
     """Return what there is to say about a data set that was loaded."""
     c, h, w = dataset.image_shape
-    names = list(dataset.class_names)
+    names = dataset.titles
     return {
         "name": dataset.name,
         "source": dataset.source,

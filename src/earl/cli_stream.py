@@ -177,7 +177,7 @@ def draw(data: "Dataset", schedule: "Schedule", title: str, path: Path) -> None:
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise InvalidSetting(f"{path} must end in .png, .pdf or .svg to be a picture")
     labels = data.train.labels[schedule.order]
-    draw_stream(labels, schedule, data.class_names, title, path)
+    draw_stream(labels, schedule, data.titles, title, path)
 
 
 def keep_fonts() -> None:

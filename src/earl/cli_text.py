@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from earl.durable import naming
 from earl.errors import InvalidSetting
+from earl.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +33,8 @@ def page() -> "Console":
 
 
 def say(text: str) -> None:
-    put(text + "\n")
+    """Print a text, of which only line breaks act on the terminal."""
+    put("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
 def put(text: str) -> None:
@@ -42,7 +44,8 @@ def put(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    """Print a text to stderr in the same way."""
+    sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
 def print_json(value: object) -> None:

@@ -13,6 +13,7 @@ from earl.datasets.seals import fingerprint
 from earl.datasets.source import Progress, Source, silent, slug
 from earl.errors import InvalidSetting, RunConflict
 
+MAY_CHANGE = ("source", "skipped", "class_words")  # facts about data that no result hangs on
 OWN = ("folder", "csv", "parquet")  # kinds that are followed by a path
 
 
@@ -130,20 +131,30 @@ def facts(dataset: Dataset) -> dict[str, Any]:
         "labels_sha256": sum_.hexdigest(),
         "images_sha256": images_sha256(dataset),
         "skipped": list(dataset.skipped),
+        "class_names": list(dataset.class_names),
+        **({"class_words": list(dataset.words)} if dataset.words else {}),
     }
 
 
 def check_unchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Raise RunConflict if data are not those that a run began with; return what to note."""
     for name, value in before.items():
-        if name not in ("source", "skipped") and now.get(name) != value:
+        if name not in MAY_CHANGE and now.get(name) != value:
+            was, is_now = first_difference(value, now.get(name))
             raise RunConflict(
-                f"the data set has changed since this run began: {name} was {value}, and is "
-                f"{now.get(name)} now; put the old files back, or begin another run"
+                f"the data set has changed since this run began: {name} was {was}, and is {is_now} "
+                "now; put the old files back, or begin another run"
             )
     if "images_sha256" not in before:
         return ["begun before runs recorded their images: whether they are the same is not known"]
     return []
+
+
+def first_difference(before: object, now: object) -> tuple[object, object]:
+    """Return two values; of two long lists only the first members that differ."""
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now) > 3:
+        return next(((a, b) for a, b in zip(before, now, strict=True) if a != b), (before, now))
+    return before, now
 
 
 def numbers(name: str, text: str) -> tuple[float, ...]:

@@ -48,12 +48,14 @@ def evaluation_lines(runs: Iterable[Run]) -> Iterator[Line]:
 
 
 def class_lines(runs: Iterable[Run]) -> Iterator[Line]:
-    """Yield one line per evaluation and class that it asked about."""
+    """Yield one line per evaluation and class that it asked about; a name unknown is empty."""
     for run in runs:
+        names = dict(enumerate(run.class_names))
         for e in run.history:
             for c, total in sorted(e.total.items()):
-                counts = {"class": c, "correct": e.correct.get(c, 0), "total": total}
-                yield {"run": run.name, "step": e.step, **counts}
+                about = {"class": c, "class_name": names.get(c, "")}
+                counts = {"correct": e.correct.get(c, 0), "total": total}
+                yield {"run": run.name, "step": e.step, **about, **counts}
 
 
 class Scalars:

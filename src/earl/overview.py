@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from earl.printable import printable
 from earl.progress import Stopped, clock, stop_on_signal
 from earl.shortnames import shortened, without_common
 from earl.sweep import State, Status
@@ -115,7 +116,7 @@ def detail(run: Status, known: Status | None) -> str:
         return f", A_AUC {100 * run.metrics['A_AUC']:.1f}, A_last {100 * run.metrics['A_last']:.1f}"
     if run.state == "running" and known and known.step:
         return f", going on from sample {known.step}"
-    return f": {run.message.splitlines()[-1]}" if run.message else ""
+    return f": {printable(run.message.splitlines()[-1])}" if run.message else ""
 
 
 def counts(runs: Snapshot) -> str:

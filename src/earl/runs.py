@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from earl.data import Name
+from earl.datasets.dataset import titles
 from earl.errors import DamagedRun, DataNotFound, EarlError, InvalidSetting, UnknownName
 from earl.experiment import Experiment, short
 from earl.history import Evaluation
 from earl.options import Options
+from earl.printable import printable
 from earl.recipes import Value
 from earl.records import read_record
 from earl.registry import suggest
@@ -71,7 +73,14 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple((self.summary or {}).get("notes", ()))
+        return tuple(printable(str(note)) for note in (self.summary or {}).get("notes", ()))
+
+    @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes, with their words; () if the run did not record them."""
+        found = (self.data.get(name) for name in ("class_names", "class_words"))
+        names, words = (tuple(map(str, f)) if isinstance(f, list) else () for f in found)
+        return titles(names, words)
 
     @property
     def seconds(self) -> float | None:
@@ -165,7 +174,9 @@ def read_run(path: Path, folder: Path) -> Run:
         fault = str(error)
     return Run(
         path=path,
-        name=experiment.path().as_posix() if path == folder else path_below(path, folder),
+        name=printable(
+            experiment.path().as_posix() if path == folder else path_below(path, folder)
+        ),
         experiment=experiment,
         settings=record["settings"],
         environment=record["environment"],
@@ -225,4 +236,4 @@ def same_number(value: Value, text: str) -> bool:
 
 def show(value: Value) -> str:
     """Return a setting as it is written on a command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else printable(str(value))

@@ -12,6 +12,7 @@ from typing import Any
 
 from earl.errors import DataNotFound, EarlError, SweepFileError, UnknownName
 from earl.experiment import Experiment
+from earl.printable import printable
 from earl.reading import read_text
 from earl.recipes import Value
 from earl.registry import suggest
@@ -55,6 +56,7 @@ class SweepFile:
     def _read(cls, path: Path, content: dict[str, Any]) -> "SweepFile":
         refuse_unknown(content, FILE_KEYS)
         texts = {key: text(content, key) for key in ("title", "about", "table")}
+        texts["title"] = printable(texts["title"])  # it is shown
         if not texts["title"]:
             raise SweepFileError('it needs a title, as in: title = "EARL beside ER"')
         grids = content.get("grid", [])

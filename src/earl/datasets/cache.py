@@ -37,6 +37,7 @@ from earl.datasets.prepared import SPLITS, content_of, images_of, read
 from earl.datasets.source import Contents, Found, Listing, Source
 from earl.durable import entries, fsync_dir, make_directory, remove, write_file
 from earl.errors import BrokenImage, DataNotFound, EarlError
+from earl.printable import printable
 
 FORMAT = 2
 STALE = 24 * 3600  # seconds after which an unfinished folder is garbage
@@ -220,7 +221,7 @@ def describe(
     splits = {
         split: {
             "images": len(getattr(contents, split)) - len(broken[split]),
-            "skipped": [str(b) for b in broken[split]],
+            "skipped": [printable(str(b)) for b in broken[split]],
         }
         for split in SPLITS
     }
@@ -234,10 +235,10 @@ def describe(
         "layout": found.layout,
         "fingerprint": found.fingerprint(),
         "image": [3, size, size],
-        "class_names": list(contents.class_names),
+        "class_names": [printable(name) for name in contents.class_names],
         "mean": mean,
         "std": std,
-        "notes": list(contents.notes),
+        "notes": [printable(note) for note in contents.notes],
         "splits": splits,
         "images_sha256": seals.fingerprint(**content),
         "files": seals.seal_files(folder),

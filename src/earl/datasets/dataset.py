@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from earl.errors import InvalidInput
+from earl.printable import printable
 
 
 class Images(Protocol):
@@ -72,6 +73,17 @@ class Split:
         return len(self.labels)
 
 
+def titles(names: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of classes, fit to be shown, each with the first of its words.
+
+    >>> titles(("n01443537", "n00000000"), ("goldfish, Carassius auratus", ""))
+    ('n01443537 (goldfish)', 'n00000000')
+    """
+    first = [text.partition(",")[0].strip() for text in words] + [""] * len(names)
+    pairs = zip(names, first, strict=False)
+    return tuple(printable(f"{name} ({word})" if word else name) for name, word in pairs)
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A training and a test split with the same classes."""
@@ -85,7 +97,13 @@ class Dataset:
     source: str = ""  # where the images come from
     skipped: tuple[str, ...] = ()  # broken images that were left out, and why
     notes: tuple[str, ...] = ()  # what else the user should know
+    words: tuple[str, ...] = ()  # what the names of the classes mean, such as "goldfish, Carassius"
     images_sha256: str = ""  # of all images as they were loaded, before some were chosen or turned
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The names of the classes for people: with their words, where there are any."""
+        return titles(self.class_names, self.words)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

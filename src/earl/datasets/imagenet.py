@@ -1,8 +1,12 @@
 """ImageNet-1K, and ImageNet-200: the classes of TinyImageNet at full resolution."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+
+import numpy as np
 
 from earl.datasets import tiny_imagenet
 from earl.datasets.cache import open_dataset
@@ -11,6 +15,7 @@ from earl.datasets.files import FileList, folders, found_files
 from earl.datasets.folder import find_folder
 from earl.datasets.source import Found, Layout, Source, locate
 from earl.datasets.texts import read_lines, read_table
+from earl.datasets.words import find_words, is_wnid
 from earl.errors import DataNotFound, InvalidInput
 from earl.reading import read_bounded
 
@@ -46,7 +51,7 @@ def find200(source: Source) -> Found:
     """Find ImageNet-200: in its own folder, or inside ImageNet."""
     own = source.root / "imagenet-200"
     if own.is_dir() and (found := find_folder("imagenet-200", own, source)) is not None:
-        return found
+        return replace(found, words=lambda: find_words(beside(own, source.root)))
     return find("imagenet-200", source, only=read_class_list(source))
 
 
@@ -76,7 +81,25 @@ def find_tree(name: str, path: Path, root: Path, only: list[str] | None) -> Foun
         )
     classes = sorted(only or there)
     layout = "train/<wnid>" + (" of some classes" if only else "")
-    return found_files(name, layout, path, lambda: walk(path, root, classes))
+    found = found_files(name, layout, path, lambda: walk(path, root, classes))
+    return replace(found, words=lambda: words_of(path, root))
+
+
+def words_of(path: Path, root: Path) -> dict[str, str]:
+    """Return what the classes mean, from a text file or from the devkit."""
+    if words := find_words(beside(path, root)):
+        return words
+    files = [folder / DEVKIT / "meta.mat" for folder in beside(path, root)]
+    meta = next((file for file in files if file.is_file()), None)
+    with suppress(InvalidInput):  # they are only for people to read
+        return {wnid: words for _, wnid, words in read_synsets(meta)} if meta else {}
+    return {}
+
+
+def beside(path: Path, root: Path) -> list[Path]:
+    """Return the folders that files about ImageNet may lie in; TinyImageNet has some, too."""
+    tiny = (root / folder for folder in tiny_imagenet.FOLDERS)
+    return list(dict.fromkeys((path, path / "val", *path.parents[:3], root, *tiny)))
 
 
 def walk(path: Path, root: Path, classes: list[str]) -> FileList:
@@ -152,12 +175,21 @@ def read_devkit(folder: Path) -> Iterator[tuple[str, str]]:
 
 def read_meta(file: Path) -> dict[str, str]:
     """Return the class of each number."""
+    return {number: wnid for number, wnid, _ in read_synsets(file)}
+
+
+def read_synsets(file: Path) -> list[tuple[str, str, str]]:
+    """Return number, class and words of each entry of the devkit's table."""
     from scipy.io import loadmat
 
     try:
         data = read_bounded(file, LARGEST_META, follow=True) or b""
         synsets = loadmat(BytesIO(data), squeeze_me=True, struct_as_record=True)["synsets"]
-        return {str(int(s["ILSVRC2012_ID"])): str(s["WNID"]) for s in synsets.flat}
+        wordy = "words" in (synsets.dtype.names or ())
+        return [
+            (str(int(s["ILSVRC2012_ID"])), str(s["WNID"]), str(s["words"]) if wordy else "")
+            for s in np.atleast_1d(synsets).flat
+        ]
     # A damaged table can raise nearly anything inside the reader of such files.
     except Exception as error:
         raise InvalidInput(f"{file} is not the devkit's table of classes ({error})") from None
@@ -177,8 +209,3 @@ def read_class_list(source: Source) -> list[str]:
     if wrong := [text for text in classes if not is_wnid(text)]:
         raise InvalidInput(f"{file}: {wrong[0][:80]!r} is not a class such as n01443537")
     return sorted(set(classes))
-
-
-def is_wnid(text: str) -> bool:
-    """Return whether this is WordNet's name of a noun: n and eight digits."""
-    return len(text) == 9 and text[0] == "n" and text[1:].isdecimal()

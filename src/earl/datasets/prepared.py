@@ -51,8 +51,16 @@ def read(
         source=f"{found.path} ({found.layout})",
         skipped=tuple(skipped(manifest)),
         notes=tuple(manifest["notes"]),
+        words=words_of(manifest["class_names"], found),
         images_sha256=manifest["images_sha256"],
     )
+
+
+def words_of(names: list[str], found: Found) -> tuple[str, ...]:
+    """Return the words of each class name, or () if there are none for any."""
+    known = found.words()
+    words = tuple(known.get(name, "") for name in names)
+    return words if any(words) else ()
 
 
 def skipped(manifest: dict[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,6 +86,7 @@ class Found:
     path: Path
     fingerprint: Callable[[], str]  # changes whenever a file of the data set does
     contents: Callable[[], Contents]
+    words: Callable[[], Mapping[str, str]] = dict  # of class names that only machines understand
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,15 @@ class Fingerprint:
     _hash: "hashlib._Hash" = field(default_factory=hashlib.sha256)
 
     def add(self, name: str, size: int, changed: int) -> None:
-        self._hash.update(f"{name}\0{size}\0{changed}\n".encode("utf-8", "surrogateescape"))
+        self._hash.update(encoded(f"{name}\0{size}\0{changed}\n"))
 
     def __str__(self) -> str:
         return self._hash.hexdigest()
+
+
+def encoded(name: str) -> bytes:
+    """Return a name of a file as bytes, also one that is no Unicode."""
+    return name.encode("utf-8", "surrogateescape")
 
 
 def fingerprint(paths: Sequence[Path]) -> str:
@@ -142,7 +148,7 @@ def hold_out(keys: Sequence[str], labels: Sequence[object], share: float) -> NDA
     test = np.zeros(len(keys), dtype=bool)
     for rows in members.values():
         if len(rows) > 1:
-            rows.sort(key=lambda row: hashlib.sha256(keys[row].encode()).digest())
+            rows.sort(key=lambda row: hashlib.sha256(encoded(keys[row])).digest())
             test[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
     return test
 

@@ -1,5 +1,6 @@
 """TinyImageNet: 200 classes of ImageNet at 64 pixels, as distributed or in plain class folders."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from earl.datasets.cache import open_dataset
@@ -9,6 +10,7 @@ from earl.datasets.folder import find_folder
 from earl.datasets.parquet import find_parquet
 from earl.datasets.source import Found, Layout, Source, locate
 from earl.datasets.texts import read_lines
+from earl.datasets.words import find_words
 from earl.errors import DataNotFound, InvalidInput
 
 NAME = "tiny-imagenet"
@@ -32,7 +34,8 @@ def find(source: Source) -> Found:
         Layout("tiny-imagenet/train-*.parquet", lambda path: find_parquet(NAME, path, source)),
     ]
     get = f"Get it with: earl data download {NAME}"
-    return locate(NAME, source.root, FOLDERS, layouts, get)
+    found = locate(NAME, source.root, FOLDERS, layouts, get)
+    return replace(found, words=lambda: find_words([found.path]))
 
 
 def find_distributed(path: Path) -> Found | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+from earl.printable import printable
 from earl.report.groups import short
 from earl.report.layout import Head, heads_of, legend, text_of
 from earl.report.tables import Cell, Table
@@ -46,6 +47,7 @@ def md_row(texts: Sequence[str]) -> str:
 
 def md(text: str) -> str:
     """Return text that Markdown shows as it is."""
+    text = printable(text)
     for c in "\\|*<":
         text = text.replace(c, f"\\{c}")
     return text
@@ -89,7 +91,7 @@ def tex_row(texts: Sequence[str]) -> str:
 
 def tex(text: str) -> str:
     """Return text that LaTeX shows as it is."""
-    return "".join(TEX.get(c, c) for c in text)
+    return "".join(TEX.get(c, c) for c in printable(text))
 
 
 def records(table: Table) -> list[dict[str, Any]]:

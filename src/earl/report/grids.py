@@ -74,12 +74,18 @@ def value_of(cell: Cell, head: Head) -> float | None:
 
 def class_grid(groups: Sequence[Group]) -> Grid:
     """Return the accuracy on each class at the end of one stream, the mean over seeds."""
-    classes = sorted({c for g in groups for run in g.runs.values() for c in run.history[-1].total})
+    runs = [run for group in groups for run in group.runs.values()]
+    classes = sorted({c for run in runs for c in run.history[-1].total})
+    names = dict(enumerate(next((run.class_names for run in runs if run.class_names), ())))
     return Grid(
         caption=str(groups[0].column),
         heads=("class", *(group.row for group in groups)),
         rows=tuple(
-            (Item(str(c), float(c)), *(class_item(group, c) for group in groups)) for c in classes
+            (
+                Item(f"{c} {names.get(c, '')}".strip(), float(c)),
+                *(class_item(group, c) for group in groups),
+            )
+            for c in classes
         ),
     )
 

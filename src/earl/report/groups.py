@@ -14,6 +14,8 @@ from earl.runs import Run, show
 
 ENVIRONMENT = ("earl", "torch", "device")  # what results may depend on beside the settings
 PLACES = ("source", "skipped")  # facts of data that may differ between machines
+NAMES = ("class_names", "class_words")  # long, and no result hangs on them
+IMAGES = "data images_sha256"
 SHARED = ("setting", "network", "augment", "run")  # parts that methods under comparison share
 
 
@@ -123,6 +125,8 @@ def differing(settings: Iterable[Mapping[str, Value]]) -> set[str]:
 def check(column: Column, runs: Sequence[Run], allow_mixed: bool) -> list[str]:
     """Raise MixedRuns if runs of a column differ in what they should share; or note it."""
     terms = [comparable(run) for run in runs]
+    if any(IMAGES not in of_run for of_run in terms):  # of runs made before it was recorded
+        terms = [{n: v for n, v in of_run.items() if n != IMAGES} for of_run in terms]
     mixed = sorted(differing(terms))
     if not mixed:
         return []
@@ -147,7 +151,7 @@ def check(column: Column, runs: Sequence[Run], allow_mixed: bool) -> list[str]:
 def comparable(run: Run) -> dict[str, Value]:
     """Return what must be the same in all runs of a column."""
     environment = {n: run.environment.get(n, "unknown") for n in ENVIRONMENT}
-    data = {f"data {n}": str(v) for n, v in run.data.items() if n not in PLACES}
+    data = {f"data {n}": str(v) for n, v in run.data.items() if n not in (*PLACES, *NAMES)}
     return {**shared_settings(run), **environment, **data}
 
 

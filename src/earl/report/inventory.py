@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from earl.report.grids import Grid, Item
-from earl.report.groups import PLACES, Column, column_of, differing, short
+from earl.report.groups import NAMES, PLACES, Column, column_of, differing, short
 from earl.runs import Run
 
 Read = Callable[[Run], Mapping[str, Any]]  # facts of a run by name
@@ -13,7 +13,9 @@ Read = Callable[[Run], Mapping[str, Any]]  # facts of a run by name
 
 def settings_of(run: Run) -> dict[str, str]:
     """Return all settings, the budget that was matched, and the data; no places."""
-    data = {f"data: {name}": value for name, value in run.data.items() if name not in PLACES}
+    data = {
+        f"data: {name}": value for name, value in run.data.items() if name not in (*PLACES, *NAMES)
+    }
     facts = {**run.settings, **run.matching, **data}
     return {name: short(v) if isinstance(v, str) else text(v) for name, v in sorted(facts.items())}
 

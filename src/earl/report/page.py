@@ -10,6 +10,7 @@ from typing import Any
 
 from earl.durable import replace_text
 from earl.errors import EarlError
+from earl.printable import printable
 from earl.report.charts import MOST_POINTS, charts_of, legend_of, looks_of
 from earl.report.grids import Grid, budget_grid, class_grid, progress_grid, result_grid
 from earl.report.groups import column_of, group_runs
@@ -157,9 +158,15 @@ def render(**content: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["script_json"] = script_json
+    environment.finalize = fit
     empty = {"tables": [], "panels": [], "classes": [], "budgets": [], "thinned": 0}
     template = environment.get_template("page.html.jinja")
     return template.render(**(empty | {"legend": "", "table_notes": ()} | content))
+
+
+def fit(value: Any) -> Any:
+    """Return a value of the template; a text that was not made by us is made printable."""
+    return printable(value) if type(value) is str else value
 
 
 def script_json(value: Any) -> str:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from earl.printable import printable
 from earl.report.groups import Column
 from earl.report.layout import Head, heads_of, legend, text_of
 from earl.report.tables import Table
@@ -30,13 +31,13 @@ def show_table(table: Table, console: Console) -> None:
     for piece in pieces(table, heads_of(table), console):
         if len({head.column for head in piece}) == 1:
             about = f": {piece[0].measure.name}" if piece[0].kind != "ours" else ""
-            console.print(Text(f"{piece[0].column}{about}", style="bold"))
+            console.print(plain(f"{piece[0].column}{about}", style="bold"))
         console.print(grid(table, piece))
         console.print()
     console.print(Text(legend(table), style="dim"))
     for note in table.notes:
         line = Grid.grid(padding=(0, 1))
-        line.add_row("-", Text(note))
+        line.add_row("-", plain(note))
         console.print(line)
 
 
@@ -59,8 +60,14 @@ def grid(table: Table, heads: Sequence[Head]) -> Grid:
     made = Grid(box=None, header_style="bold", pad_edge=False)
     made.add_column("\n\nmethod" if len(columns) > 1 else "method", overflow="fold")
     for head in heads:
-        above = f"{head.column.dataset}\n{head.column.stream}\n" if len(columns) > 1 else ""
-        made.add_column(Text(above + head.title, justify="right"), justify="right", no_wrap=True)
+        several = [head.column.dataset, head.column.stream] if len(columns) > 1 else []
+        title = "\n".join(map(printable, [*several, head.title]))
+        made.add_column(Text(title, justify="right"), justify="right", no_wrap=True)
     for row in table.rows:
-        made.add_row(Text(row), *(Text(text_of(table, row, head)) for head in heads))
+        made.add_row(plain(row), *(plain(text_of(table, row, head)) for head in heads))
     return made
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Return text without markup, in which nothing acts on the terminal."""
+    return Text(printable(text), style=style)

@@ -23,4 +23,4 @@ def stream(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -
     schedule = run.experiment.schedule(dataset)
     labels = dataset.train.labels[schedule.order]
     named = title or f"{column}, seed {run.experiment.seed}"
-    return picture(labels, schedule, dataset.class_names, named)
+    return picture(labels, schedule, dataset.titles, named)

@@ -1,0 +1,20 @@
+"""Names from files, made fit to be shown: one that holds control characters cannot act on anything.
+
+A folder may be called "\\x1b[2J", which clears a terminal, or hold a line break, which would let it
+forge a line of a table.
+"""
+
+import re
+
+# Control characters, halves of pairs (which cannot be encoded), line separators, and marks that
+# turn the direction of the text behind them.
+UNFIT = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    r"""Return text on one line in which every unfit character is spelled out.
+
+    >>> printable("a\x1b[31m\nb"), printable("Käse 鴨")
+    ('a\\x1b[31m\\nb', 'Käse 鴨')
+    """
+    return UNFIT.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
