@@ -33,6 +33,13 @@ TensorBoardDir = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
 DAMAGED = 65  # the exit code where a snapshot, or a run, is not what was written
 UNSEALED = "have no seals, as in earlier versions: damage to them would go unseen"
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A_AUC and A_last unless given; see: earl list metrics. Or a probe's number: bias, "
+        "NC1, NC2, NC3, training_error."
+    ),
+]
 
 
 def board_of(run: "RunDirectory", wanted: bool, folder: Path | None) -> Path | None:
@@ -97,9 +104,7 @@ class ExportFormat(StrEnum):
 
 def table(
     folders: Folders,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="A_AUC and A_last unless given; see: earl list metrics")
-    ] = None,
+    metric: Metrics = None,
     versus: Annotated[
         str | None, typer.Option(help="Subtract this method, seed by seed, with a 95 % interval.")
     ] = None,
@@ -195,9 +200,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
         "report.html"
     ),
-    metric: Annotated[
-        list[str] | None, typer.Option(help="A_AUC and A_last unless given; see: earl list metrics")
-    ] = None,
+    metric: Metrics = None,
     versus: Annotated[
         str | None, typer.Option(help="Subtract this method, seed by seed, with a 95 % interval.")
     ] = None,
