@@ -312,7 +312,7 @@ def test_what_cannot_be_downloaded_is_said(tmp_path):
 
 def test_missing_extra_is_named(server, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pooch", None)
-    with pytest.raises(EarlError, match=r'pip install "earl\[data\]"'):
+    with pytest.raises(EarlError, match=r'pip install "earl-learn\[data\]"'):
         fetch(archive_of(server), tmp_path)
 
 

@@ -302,5 +302,5 @@ def test_parquet_that_is_none_and_labels_that_are_none(tmp_path):
 def test_parquet_needs_its_extra(tmp_path, monkeypatch):
     write_parquet(tmp_path / "set" / "train.parquet", [(png(n), n % 2) for n in range(4)])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(EarlError, match=r'pip install "earl\[data\]"'):
+    with pytest.raises(EarlError, match=r'pip install "earl-learn\[data\]"'):
         load_parquet(tmp_path)

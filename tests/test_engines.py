@@ -60,7 +60,7 @@ def test_ray_gives_the_same_bytes_and_survives_the_loss_of_a_worker(
 
 def test_without_ray_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
-    with pytest.raises(EarlError, match=r'pip install "earl\[ray\]"'):
+    with pytest.raises(EarlError, match=r'pip install "earl-learn\[ray\]"'):
         RayEngine()
 
 

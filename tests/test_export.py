@@ -96,7 +96,7 @@ def test_two_runs_of_one_name_are_refused(few_runs, tmp_path):
 def test_a_missing_package_is_named_with_its_extra(module, export, extra, monkeypatch, tmp_path):
     write_run(tmp_path, "er", 1, [0.5])
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(EarlError, match=rf"install it with: pip install \"earl\[{extra}\]\""):
+    with pytest.raises(EarlError, match=rf": pip install \"earl-learn\[{extra}\]\""):
         export(find_runs([tmp_path]), tmp_path / "out")
 
 

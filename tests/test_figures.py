@@ -31,7 +31,7 @@ from earl.report.streampicture import picture
 from earl.rundirectory import RunDirectory
 from earl.runs import choose_runs, find_runs
 from earl.streams import Schedule
-from run_folders import write_run
+from run_folders import write_run, write_summary
 
 ALL = ("training-error", "bias", "cosines", "features")
 SMALL = {"per_class": 10, "every": 5, "depth": 8, "width": 4, "iterations": 0.5}
@@ -246,6 +246,7 @@ def test_a_class_that_never_was_the_newest_gives_way_to_one_before_it(tmp_path, 
             ages = {"cosine_classes": [0, c], "cosine_ages": [record["step"], 10]}
             record["extra"] = {"cosines": cosines, **ages}
         (path / "history.jsonl").write_text("".join(json.dumps(r) + "\n" for r in history))
+        write_summary(path, json.loads((path / "summary.json").read_text()))
     figure = FIGURES["cosine"](find_runs([tmp_path]))
     assert f"class {shown}, " in str([text.get_text() for text in figure.findobj(Text)])
 

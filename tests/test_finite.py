@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from children import Children
 from earl.catalogue import METHODS
-from earl.contract import samples
+from earl.contract_checks import samples
 from earl.errors import NotFinite, SnapshotError
 from earl.experiment import Experiment
 from earl.finite import all_finite, check_finite, differentiate, most_likely, telling

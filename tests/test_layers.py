@@ -58,7 +58,7 @@ LAYERS = [
         "snapshot",
     },
     {"methods", "streams"},
-    {"history", "seals", "historyfile", "metrics", "run", "probes", "budget", "clock"},
+    {"history", "records", "seals", "historyfile", "metrics", "run", "probes", "budget", "clock"},
     {
         "options",
         "places",
@@ -70,7 +70,6 @@ LAYERS = [
         "experiment",
         "matching",
         "meanings",
-        "records",
         "rundirectory",
         "saves",
         "runs",

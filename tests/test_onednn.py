@@ -338,7 +338,7 @@ def test_a_run_of_a_sweep_is_refused_in_one_line(
     child(ALWAYS)
     worker = SCRIPT.replace("earl.cli", "earl.worker")
 
-    def start(words: list[str], log: Path) -> "subprocess.Popen[bytes]":
+    def start(words: list[str], log: Path, *_: object) -> "subprocess.Popen[bytes]":
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as file:
             file.write(b"$ earl\n")
@@ -382,7 +382,13 @@ def test_tests_that_need_bfloat16_skip_and_say_why(
         "onednn.TRIAL = Path(sys.argv[1]); sys.exit(pytest.main(sys.argv[2:]))"
     )
     here = Path(__file__).parent
-    words = [str(here / "test_folding.py"), "-n", "0", "-k", "half_precision"]
+    words = [
+        str(here / "test_methods.py"),
+        "-n",
+        "0",
+        "-k",
+        "test_half_as_many_bits_in_networks_change_answers_a_little_and_what_is_kept_stays_precise and vanilla",
+    ]
     words += ["-p", "no:cacheprovider"]
     done = children.run("-c", script, str(onednn.TRIAL), *words, cwd=here.parent)
     assert "1 skipped" in done.stdout and "does not work on this CPU" in done.stdout, done.stdout

@@ -2,7 +2,6 @@
 
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -117,7 +116,8 @@ def test_the_first_rank_alone_writes_and_a_signal_stops_and_saves_all(tmp_path: 
         assert said.count("Stopped and saved. Go on with: earl resume") == 1
         newest = read_newest(run.path / "snapshots")
         assert newest is not None and 40 <= newest.step < 160
-        assert re.findall(r"accuracy", said) == ["accuracy"] * run.evaluations()
+        told = said.count("accuracy")  # the signal may come before the last one is told
+        assert run.evaluations() - 1 <= told <= run.evaluations()
 
 
 @pytest.mark.slow

@@ -305,7 +305,7 @@ def test_runs_that_cannot_be_compared_are_refused_unless_allowed(folder):
 
 def test_without_plotly_the_error_names_the_extra(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(EarlError, match=r'pip install "earl\[report\]"'):
+    with pytest.raises(EarlError, match=r'pip install "earl-learn\[report\]"'):
         page_of(folder)
 
 

@@ -295,6 +295,9 @@ def test_a_run_that_says_it_has_seals_must_have_them(runs: Path, tmp_path: Path)
 # ---- snapshots of other runs
 
 
+ONLY: dict[str, Value] = {"rotate": 90, "depth": 10, "frozen": 1}  # that not every number suits
+
+
 def changed(name: str, value: Value, kind: Any) -> Iterator[Value]:
     """Yield other values that a setting can have."""
     if get_origin(kind) is Literal:
@@ -303,8 +306,8 @@ def changed(name: str, value: Value, kind: Any) -> Iterator[Value]:
         yield not value
     elif kind is str:
         yield f"{value}x"
-    elif name == "rotate":
-        yield 90
+    elif name in ONLY:
+        yield ONLY[name]
     elif name in ("per_class", "limit"):
         yield 2
     else:

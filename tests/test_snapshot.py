@@ -1079,7 +1079,8 @@ def test_nothing_in_the_package_can_run_data_as_code():
         for path in package.rglob("*.py")
         for danger in dangers(path.read_text(encoding="utf-8"))
     }
-    assert found <= {(path, "pickle") for path in MAY_IMPORT_PICKLE}
+    unpacking = {("datasets/download.py", f"{x}.extractall") for x in ("tar", "opened")}
+    assert found <= {(path, "pickle") for path in MAY_IMPORT_PICKLE} | unpacking  # with filters
 
 
 @pytest.mark.parametrize(

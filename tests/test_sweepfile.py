@@ -228,7 +228,7 @@ def test_a_file_is_found_by_its_path_and_earls_own_by_name(
     settings=st.fixed_dictionaries(
         {},
         optional={
-            "lr": st.floats(allow_nan=False, allow_infinity=False),
+            "lr": st.floats(0, exclude_min=True, allow_nan=False, allow_infinity=False),
             "every": st.integers(1, 10**6),
             "flip": st.booleans(),
             "mean": st.text("=, -0'\"é", max_size=9).map(str.strip),

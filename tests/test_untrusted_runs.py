@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from earl import durable, reading
+from earl import reading
 from earl.engines import start_process
 from earl.errors import EarlError
 from earl.experiment import Experiment
@@ -153,7 +153,7 @@ def test_a_file_that_grows_while_it_is_read_is_as_long_as_it_was(tmp_path, monke
             more.write(b"56")
         return file
 
-    monkeypatch.setattr(durable, "open_regular", grown)
+    monkeypatch.setattr(reading, "open_regular", grown)
     assert read_bounded(tmp_path / "history.jsonl", 10) == b"1234"
 
 
