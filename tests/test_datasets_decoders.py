@@ -14,6 +14,7 @@ from datasets_trees import save
 from earl import images
 from earl.datasets.decoders import Decoders, Decoding, ask
 from earl.datasets.parts import FilePart, ParquetPart
+from earl.errors import InvalidInput
 
 
 @pytest.fixture

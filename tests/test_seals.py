@@ -29,7 +29,7 @@ from earl.report.tables import make_table
 from earl.rundirectory import RunDirectory
 from earl.runs import find_runs
 from earl.saves import Saves
-from earl.seals import check_snapshot, identity
+from earl.seals import check_snapshot, identity, own_seal
 from earl.snapshot import read_newest, write_snapshot
 from earl.state import State
 from earl.sweep import survey
@@ -388,7 +388,7 @@ def test_no_setting_of_any_method_can_differ_unseen(method: str) -> None:
     for name, other in others(experiment(method)):
         count += 1
         with pytest.raises(SnapshotError, match=rf"another run \({name} = "):
-            check_snapshot(Path("snap"), {"run": identity(record_of(other))}, here)
+            check_snapshot(Path("snap"), {**STOOD, "run": identity(record_of(other))}, here)
     assert count >= len(here["settings"])
 
 
@@ -396,7 +396,7 @@ def test_no_snapshot_of_any_method_is_taken_by_another() -> None:
     records = {name: record_of(experiment(name)) for name in METHODS.names()}
     for one, record in records.items():
         for other, foreign_record in records.items():
-            about = {"run": identity(foreign_record)}
+            about = {**STOOD, "run": identity(foreign_record)}
             if one == other:
                 assert check_snapshot(Path("snap"), about, record) == ""
                 continue
@@ -404,6 +404,36 @@ def test_no_snapshot_of_any_method_is_taken_by_another() -> None:
                 check_snapshot(Path("snap"), about, record)
 
 
+@pytest.mark.parametrize("of", [None, 3, [], {"experiment": 3}, {}, {"experiment": {}}], ids=str)
+def test_a_snapshot_that_does_not_say_which_run_it_is_of_is_refused(of: Any) -> None:
+    about = {**STOOD, "run": of}
+    with pytest.raises(SnapshotError, match=r"another run \((it does not say|dataset = None)"):
+        check_snapshot(Path("snap"), about, record_of(experiment()))
+
+
+@pytest.mark.parametrize("change", [{}, {"evaluations": "3"}, {"seconds": None}], ids=str)
+def test_a_snapshot_that_does_not_say_where_its_run_stood_is_refused(
+    change: dict[str, Any],
+) -> None:
+    about = {**STOOD, **change} if change else {}
+    with pytest.raises(SnapshotError, match="does not tell where its run stood"):
+        check_snapshot(Path("snap"), about, {"experiment": {}, "settings": {}})
+
+
+@pytest.mark.parametrize("seals", [[], {}, 3, {"run": ""}, "run", None], ids=str)
+def test_seals_of_another_shape_are_refused_even_under_a_right_sum(
+    seals: Any, runs: Path, tmp_path: Path
+) -> None:
+    path = shutil.copytree(runs / "seed-1", tmp_path / "run")
+    summary = json.loads((path / "summary.json").read_text()) | {"seals": seals}
+    del summary["sha256"]
+    start = json.dumps(summary, indent=2)[:-2]
+    (path / "summary.json").write_text(start + own_seal(start))
+    with pytest.raises(DamagedRun, match=r"summary\.json is not "):
+        assert RunDirectory(path).summary
+
+
+STOOD = {"evaluations": 0, "online_correct": 0, "seconds": 0.0}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "seed": ("seed = 2 there, 1 here", {"seed": 2}),
     "lr": ("lr = 0.01 there, ", {"lr": 0.01}),

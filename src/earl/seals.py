@@ -22,6 +22,8 @@ from earl.state import Json
 
 SEALED = "sealed"  # in experiment.json
 PLACES = ("source", "skipped")  # facts of data that may differ where a run goes on
+SEALS = ("run", "history")  # that a summary has
+ABOUT = {"evaluations": (int,), "online_correct": (int,), "seconds": (int, float)}
 UNSEALED = "has no seals, as in earlier versions: damage to it would go unseen"
 
 
@@ -33,9 +35,9 @@ def seal(data: bytes) -> dict[str, Json]:
 def identity(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return which run it is whose record is in experiment.json: experiment, settings and data."""
     fields = {"stream_sha256": "", "match": "", "to": "", **record["experiment"]}
-    del fields["settings"]  # all of them are in the record
+    fields.pop("settings", None)  # all of them are in the record
     if fields["stream_sha256"]:
-        del fields["stream"]  # the same file may lie elsewhere by now
+        fields.pop("stream", None)  # the same file may lie elsewhere by now
     data = {name: value for name, value in record.get("data", {}).items() if name not in PLACES}
     data |= {name: record[name] for name in ("samples", "budget") if name in record}
     return {"experiment": fields, "settings": dict(record["settings"]), "data": data}
@@ -44,7 +46,7 @@ def identity(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """Return in what two identities differ, or nothing; data are compared as far as recorded."""
     for group, one in here.items():
-        other = there[group]
+        other = there.get(group, {})
         names = one.keys() & other.keys() if group == "data" else one.keys() | other.keys()
         for name in sorted(names):
             if one.get(name) != other.get(name):
@@ -60,14 +62,16 @@ def shorter(value: Any) -> str:
 
 def check_snapshot(path: Path, about: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     """Raise SnapshotError if a snapshot is of another run; return a note if that is unknown."""
-    if "run" not in about and not record.get(SEALED):
+    if not all(type(about.get(name)) in kinds for name, kinds in ABOUT.items()):
+        raise SnapshotError(f"{path} does not tell where its run stood; start anew elsewhere")
+    of = about.get("run")
+    if of is None and not record.get(SEALED):
         return f"{path.name} {UNSEALED}"
-    other = (
-        difference(about["run"], identity(record)) if "run" in about else "it does not say which"
-    )
-    if other:
+    told = isinstance(of, dict) and all(isinstance(group, dict) for group in of.values())
+    found = difference(about["run"], identity(record)) if told else "it does not say which"
+    if found:
         raise SnapshotError(
-            f"{path} is a snapshot of another run ({other}); put the right one back, or start anew "
+            f"{path} is a snapshot of another run ({found}); put the right one back, or start anew "
             "in another directory"
         )
     return ""
@@ -116,7 +120,7 @@ def read_summary(path: Path, record: Mapping[str, Any]) -> dict[str, Any] | None
         text = data.decode()
         summary = json.loads(text)
         seals = summary.get("seals", {})
-        well_formed = is_summary(summary)
+        well_formed = is_summary(summary) and {*summary.get("seals", SEALS)} == {*SEALS}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DamagedRun(f"{path} is not the summary of a run; {REMEDY}") from error
     start = text[: -len(own_seal(""))]
