@@ -78,6 +78,20 @@ def test_a_missing_file_of_the_cache_is_named_in_the_note(tmp_path):
     assert load(tmp_path).notes[-1].endswith("made anew: test.labels.npy is missing")
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["manifest.json", "train.images.npy", "test.files.json"])
+def test_a_pipe_in_the_cache_is_damage_and_nothing_to_wait_for(name, tmp_path):
+    write_photos(tmp_path, 16)
+    load(tmp_path)
+    (entry,) = (tmp_path / "cache").iterdir()
+    (entry / name).unlink()
+    os.mkfifo(entry / name)
+    assert (
+        f"made anew: {entry / name if name == 'manifest.json' else name}"
+        in load(tmp_path).notes[-1]
+    )
+
+
 def test_a_cache_that_never_keeps_what_is_written_is_an_error_of_ours(tmp_path, monkeypatch):
     write_photos(tmp_path, 16)
     monkeypatch.setattr(cache.seals, "seal_files", lambda _: {"train.labels.npy": {"bytes": 1}})

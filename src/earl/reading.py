@@ -2,6 +2,7 @@
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,7 +38,7 @@ def read_regular(path: Path, limit: int) -> bytes:
     return data
 
 
-def open_regular(path: Path, limit: int) -> BinaryIO:
+def open_regular(path: Path, limit: int) -> BufferedReader:
     """Open a regular file of at most `limit` bytes for reading; the errors of `read_regular`."""
     _refuse_other(path, path.lstat().st_mode)  # before opening: a device may act on it
     file = os.fdopen(os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY), "rb")

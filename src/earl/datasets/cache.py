@@ -35,7 +35,7 @@ from earl.datasets.prepare import (
 )
 from earl.datasets.prepared import SPLITS, content_of, images_of, read
 from earl.datasets.source import Contents, Found, Listing, Source
-from earl.durable import entries, fsync_dir, make_directory, remove, write_file
+from earl.durable import entries, fsync_dir, make_directory, read_bounded, remove, write_file
 from earl.errors import BrokenImage, DataNotFound, EarlError
 from earl.printable import printable
 
@@ -138,10 +138,11 @@ def remove_outdated(entry: Path, manifest: dict[str, Any]) -> None:
     """Remove what was prepared from the same place before its files, or the format, changed."""
     for other in entries(entry.parent, f"{manifest['name']}-"):
         try:
-            old = json.loads((other / "manifest.json").read_bytes())
-        except (OSError, ValueError, RecursionError):
+            old = json.loads(read_bounded(other / "manifest.json", seals.LARGEST) or b"{}")
+        except (EarlError, ValueError, RecursionError):
             continue
-        if other != entry and all(old.get(k) == manifest[k] for k in ("source", "layout", "image")):
+        same = isinstance(old, dict) and other != entry
+        if same and all(old.get(k) == manifest[k] for k in ("source", "layout", "image")):
             remove(other)
 
 

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ from torch import Tensor
 
 from earl.datasets.dataset import Images
 from earl.datasets.parts import Hashes
-from earl.reading import LARGEST_RECORD, read_bounded
+from earl.reading import open_regular, read_bounded
 
 SAMPLE = 256  # images of a split that are looked at, where nobody knows the hash of all
+LARGEST = 256 << 20  # bytes of a manifest; a million broken images have some 100 million
 SLOW = ".blob"  # ending of files whose images have hashes of their own
 
 
@@ -34,7 +36,7 @@ def seal_of(file: Path) -> dict[str, Any]:
     size = {"bytes": file.stat().st_size}
     if file.suffix == SLOW:
         return size
-    with file.open("rb") as opened:
+    with open_regular(file, sys.maxsize) as opened:
         return size | {"sha256": hashlib.file_digest(opened, "sha256").hexdigest()}
 
 
@@ -52,7 +54,7 @@ def write_manifest(facts: Mapping[str, Any]) -> bytes:
 
 def read_manifest(file: Path) -> dict[str, Any]:
     """Return a manifest; ValueError if it does not match its own hash, or has none."""
-    data = read_bounded(file, LARGEST_RECORD)
+    data = read_bounded(file, LARGEST)
     if data is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
     found = json.loads(data)
