@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from earl.bench import record, rows
 from earl.bench.figures import Figure, ratio_figure
+from earl.bench.neighbours import neighbour, spinning_on
 from earl.bench.parts import LargestTensor
 from earl.bench.profile import profile
 from earl.bench.rows import ROWS, choose, measured
@@ -182,6 +183,22 @@ def test_the_made_up_cifar_is_read_by_the_real_loader(tmp_path: Path) -> None:
         write_parquet(tmp_path / "cifar10" / f"{split}-0.parquet", pictures, images)
     data = cifar10(Source(root=tmp_path, cache=tmp_path / "cache"))
     assert (len(data.train), len(data.test), data.image_shape) == (12, 10, (3, 32, 32))
+
+
+# ---- others on the machine
+
+
+def test_learning_is_timed_beside_a_process_that_spins_and_without() -> None:
+    (figure,) = neighbour(Effort(seconds=0, turns=1, quick=True))
+    assert figure.target == 1.5 and set(figure.times) == {"busy", "quiet"}
+    assert figure.value == pytest.approx(figure.times["busy"] / figure.times["quiet"] / 2)
+
+
+def test_a_process_spins_from_one_byte_to_the_next_and_ends_with_its_input() -> None:
+    with spinning_on(2) as spin:
+        for _ in range(2):
+            with spin():
+                pass
 
 
 # ---- the command

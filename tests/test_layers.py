@@ -10,7 +10,17 @@ SOURCE = Path(earl.__file__).parent
 # From the bottom up. A module may import from its own layer and from those below it.
 LAYERS = [
     {"earl", "errors", "registry", "catalogue", "recipes"},
-    {"allocator", "durable", "failures", "randomness", "room", "images", "state", "statistics"},
+    {
+        "allocator",
+        "calm",
+        "durable",
+        "failures",
+        "randomness",
+        "room",
+        "images",
+        "state",
+        "statistics",
+    },
     {
         "randaugment",
         "randaugment_batch",

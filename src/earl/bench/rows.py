@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from earl.bench import parts, starts, steps
+from earl.bench import neighbours, parts, starts, steps
 from earl.bench.figures import Figure
 from earl.bench.timing import Effort
 from earl.errors import UnknownName
@@ -27,6 +27,7 @@ ROWS: Mapping[str, Measure] = {
     "bytes": parts.held,
     "data": starts.data,
     "start": starts.start,
+    "neighbour": neighbours.neighbour,
     "peak": parts.peak,
 }
 
