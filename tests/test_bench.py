@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from earl.bench import guards, record, rows, starts
 from earl.bench.figures import Figure, ratio_figure
+from earl.bench.neighbours import neighbour, spinning_on
 from earl.bench.parts import LargestTensor, asking
 from earl.bench.profile import profile
 from earl.bench.rows import ROWS, choose, measured
@@ -209,6 +210,22 @@ def test_the_row_of_opening_compares_the_hashes_of_all_images(
     (figure,) = starts.opened(Effort(seconds=0, turns=1))
     assert figure.unit == "s" and figure.target == 2.0 and figure.case.startswith("120 images")
     assert checked.count("train.images.npy") == 1 + 1 + 7  # made, opened untimed, opened in turns
+
+
+# ---- others on the machine
+
+
+def test_learning_is_timed_beside_a_process_that_spins_and_without() -> None:
+    (figure,) = neighbour(Effort(seconds=0, turns=1, quick=True))
+    assert figure.target == 1.5 and set(figure.times) == {"busy", "quiet"}
+    assert figure.value == pytest.approx(figure.times["busy"] / figure.times["quiet"] / 2)
+
+
+def test_a_process_spins_from_one_byte_to_the_next_and_ends_with_its_input() -> None:
+    with spinning_on(2) as spin:
+        for _ in range(2):
+            with spin():
+                pass
 
 
 # ---- the command

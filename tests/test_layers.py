@@ -13,6 +13,7 @@ LAYERS = [
     {
         "allocator",
         "bfloat16_trial",
+        "calm",
         "durable",
         "failures",
         "inputs",

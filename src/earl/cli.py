@@ -22,6 +22,7 @@ from earl import (
     cli_stream,
     cli_sweep,
 )
+from earl.calm import calm_idle_threads
 from earl.cli_end import outcome
 from earl.cli_group import Swift
 from earl.cli_run import Json, Out, Seed, print_results, result, show_progress
@@ -107,17 +108,7 @@ app.command()(cli_bench.bench)
 app.add_typer(cli_list.app, name="list")
 
 
-def calm_idle_threads() -> None:
-    """Let threads that wait for each other sleep, unless the user wants otherwise.
-
-    Else they spin, and beside other busy processes that takes longer than all the work. The
-    libraries read this when torch loads them.
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # GNU's and LLVM's
-    os.environ.setdefault("KMP_BLOCKTIME", "0")  # Intel's and LLVM's, in milliseconds
-
-
 def main() -> None:
     """Run the command line; whatever goes wrong is one line on stderr and an exit code."""
-    calm_idle_threads()
+    calm_idle_threads(os.environ)
     sys.exit(outcome(app, sys.argv[1:]))

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from earl.bench import guards, parts, starts, steps
+from earl.bench import guards, neighbours, parts, starts, steps
 from earl.bench.figures import Figure
 from earl.bench.timing import Effort
 from earl.errors import UnknownName
@@ -30,6 +30,7 @@ ROWS: Mapping[str, Measure] = {
     "data": starts.data,
     "open": starts.opened,
     "start": starts.start,
+    "neighbour": neighbours.neighbour,
     "peak": parts.peak,
 }
 

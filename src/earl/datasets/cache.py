@@ -35,9 +35,10 @@ from earl.datasets.prepare import (
 )
 from earl.datasets.prepared import SPLITS, content_of, images_of, read
 from earl.datasets.source import Contents, Found, Listing, Source
-from earl.durable import entries, fsync_dir, make_directory, read_bounded, remove, write_file
+from earl.durable import entries, fsync_dir, make_directory, remove, write_file
 from earl.errors import BrokenImage, DataNotFound, EarlError
 from earl.printable import printable
+from earl.reading import read_bounded
 
 FORMAT = 2
 STALE = 24 * 3600  # seconds after which an unfinished folder is garbage
