@@ -404,9 +404,7 @@ def test_no_snapshot_of_any_method_is_taken_by_another() -> None:
 @pytest.mark.parametrize("of", [None, 3, [], {"experiment": 3}, {}, {"experiment": {}}], ids=str)
 def test_a_snapshot_that_does_not_say_which_run_it_is_of_is_refused(of: Any) -> None:
     about = {**STOOD, "run": of}
-    with pytest.raises(
-        SnapshotError, match=r"another run \((it does not say|dataset = None)"
-    ):
+    with pytest.raises(SnapshotError, match=r"another run \((it does not say|dataset = None)"):
         check_snapshot(Path("snap"), about, record_of(experiment()))
 
 
