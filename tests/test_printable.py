@@ -20,7 +20,7 @@ from earl.report.page import make_page
 from earl.report.tables import make_table
 from earl.report.terminal import show_table
 from earl.runs import find_runs
-from run_folders import write_run
+from run_folders import write_run, write_summary
 
 EVIL = "a\x1b[31mred\x9b2J\nearl: all is well\r\u202e"
 SPELLED = r"a\x1b[31mred\x9b2J\nearl: all is well\r\u202e"
@@ -91,7 +91,7 @@ def runs(tmp_path):
     assert path.exists()
     for summary in (tmp_path / EVIL).rglob("summary.json"):
         facts = json.loads(summary.read_text())
-        summary.write_text(json.dumps(facts | {"notes": [EVIL]}))
+        write_summary(summary.parent, facts | {"notes": [EVIL]})
     return find_runs([tmp_path])
 
 

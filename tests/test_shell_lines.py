@@ -152,7 +152,7 @@ def own_images(home: Path) -> None:
 def prepare_runs() -> None:
     """Make the runs that pages speak of without saying how they were made."""
     kind = {"dataset": "cifar10", "stream": "gaussian"}
-    read = {"bias": 0.1, "training_error": 0.2}
+    read = {"bias": 0.1, "training_error": 0.2, "NC1": 0.3}
     for folder, seed in (("runs", 1), ("runs", 2), ("other", 3)):
         for method, settings in (("er", {}), ("earl", {}), ("earl", {"k": 5})):
             write_run(Path(folder), method, seed, [0.3, 0.5], settings=settings, extra=read, **kind)

@@ -23,7 +23,7 @@ from earl.report.layout import number, signed
 from earl.report.tables import default_metrics, make_table
 from earl.report.terminal import show_table
 from earl.runs import choose_runs, find_runs
-from run_folders import strip_seals, write_run
+from run_folders import strip_seals, write_run, write_summary
 
 # Accuracies at the two evaluations of each seed: A_AUC is their mean, A_last the second
 ER = {1: (0.3, 0.5), 2: (0.4, 0.6), 3: (0.5, 0.7)}
@@ -146,6 +146,7 @@ def test_numbers_of_probes_are_shown_as_they_are_at_the_end(tmp_path):
         file = path / "history.jsonl"
         first, last = file.read_text().splitlines()
         file.write_text(first.replace(f'"bias":{bias}', '"bias":9') + f"\n{last}\n")
+        write_summary(path, json.loads((path / "summary.json").read_text()))
         write_run(tmp_path, "scr", seed, [0.5, 0.5], extra={"NC1": 2 * nc1, "training_error": 0.25})
     write_run(tmp_path, "earl", 1, [0.5, 0.5])
     table = table_of(tmp_path, "A_AUC", "NC1", "bias", "training_error", versus="er")
@@ -407,7 +408,7 @@ def test_the_papers_d_is_4096_and_the_code_s_1024_is_listed(tmp_path):
     assert cell(table, "earl", "A_AUC").paper is not None and table.notes == ()
     write_runs(tmp_path / "code", "earl", EARL, settings={"d": 1024}, **given)
     assert table_of(tmp_path / "code", "A_AUC", paper="main").notes == (
-        "not the paper's settings: earl on cifar100, disjoint: d 1024 (recipe: 4096)",
+        "not the paper's settings: earl, d=1024 on cifar100, disjoint: d 1024 (recipe: 4096)",
     )
 
 

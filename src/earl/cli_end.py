@@ -11,6 +11,7 @@ from earl.cli_text import complain
 from earl.durable import naming
 from earl.errors import DamagedRun, DirectoryInUse, EarlError, SnapshotError
 from earl.failures import explained
+from earl.printable import printable
 
 EXIT = {
     DirectoryInUse: 73,
@@ -67,13 +68,14 @@ def refuse(error: Any) -> int:
         complain(said)
         return int(error.exit_code)
     path = "earl" if error.ctx is None else error.ctx.command_path
-    return fail(f"{said.rstrip(' .')}; see: {path} --help", int(error.exit_code))
+    line = " ".join(said.split()).rstrip(" .")
+    return fail(f"{line}; see: {path} --help", int(error.exit_code))
 
 
 def fail(text: str, code: int = 1) -> int:
     """Say in one line what went wrong; return the exit code."""
     with suppress(OSError):  # nobody can be told; the exit code still says it
-        complain("earl: " + " ".join(text.split()))
+        complain("earl: " + printable(text))
     return code
 
 
