@@ -81,9 +81,9 @@ def read_newest(root: Path) -> Snapshot | None:
     none is whole, or one is of a newer format or cannot be read by the system, the answer is a
     SnapshotError and everything stays as it is.
     """
-    durable.refuse_link(root)
     damaged: dict[Path, str] = {}
     try:
+        durable.refuse_link(root)
         for path in _snapshots(root):
             try:
                 snapshot = _load(path)
