@@ -78,7 +78,7 @@ def test_an_answer_that_breaks_off_is_no_answer(folder: Path) -> None:
 def test_a_job_that_fails_tells_its_own_error_and_the_process_goes_on(folder: Path) -> None:
     gone = ParquetPart(str(folder / "gone.parquet"), 0, "image", (0,), False)
     with Decoders(1) as decoders:
-        with pytest.raises(InvalidInput, match=r"gone\.parquet"):
+        with pytest.raises(InvalidInput, match=r"gone\.parquet is not a parquet file"):
             decoders.submit(Decoding(gone, target(folder, 1), 0)).result()
         broken = ask(decoders._all[0], decoding(folder))
     assert broken is not None
