@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from earl.errors import DataNotFound, InvalidSetting, UnknownName
+from earl.errors import InvalidSetting, UnknownName
 from earl.recipes import Value
 from earl.registry import suggest
+from earl.report.figures.selection import recorded
 from earl.report.groups import Column, Group, group_runs
 from earl.report.measures import Measure, cost_measures, measure_of, value_of
 from earl.report.notes import (
@@ -86,12 +87,7 @@ def make_table(
     """
     if paper is not None:
         check_table(paper)
-    finished = [run for run in runs if run.finished]
-    if not finished:
-        raise DataNotFound(
-            f"none of the {len(runs)} runs has ended ({'; '.join(left_out(runs))}); "
-            "go on with `earl resume`"
-        )
+    finished = recorded(runs)
     asked = [measure_of(name, finished) for name in dict.fromkeys(metrics)]
     groups, mixed = group_runs(finished, allow_mixed)
     measures = asked + (cost_measures(finished) if costs else [])
