@@ -15,6 +15,7 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def open_dataset(
     remove(entry)
     build(entry, found, source, source.image_size or size)
     try:
-        dataset = read(entry, found, source, mean, std)
+        dataset = read(entry, found, source, mean, std, check=False)  # it was hashed just now
     except DAMAGED as error:
         raise EarlError(
             f"{entry} does not keep what is written ({error}); pass another --cache-root"
@@ -230,6 +231,9 @@ def describe(
     train = images_of(folder, "train", found, size, source.workers)
     mean, std = mean_and_std(train)
     content = {split: content_of(folder, split) for split in SPLITS}
+    with ThreadPoolExecutor(1) as pool:  # both read all pixels
+        images_sha256 = pool.submit(seals.fingerprint, **content)
+        files = seals.seal_files(folder)
     return {
         "format": FORMAT,
         "name": found.name,
@@ -242,8 +246,8 @@ def describe(
         "std": std,
         "notes": [printable(note) for note in contents.notes],
         "splits": splits,
-        "images_sha256": seals.fingerprint(**content),
-        "files": seals.seal_files(folder),
+        "images_sha256": images_sha256.result(),
+        "files": files,
     }
 
 

@@ -24,10 +24,13 @@ def read(
     source: Source,
     mean: tuple[float, ...],
     std: tuple[float, ...],
+    *,
+    check: bool = True,
 ) -> Dataset:
-    """Return a prepared data set; ValueError says what is damaged."""
+    """Return a prepared data set; ValueError says what is damaged, if its hashes are compared."""
     manifest = read_manifest(entry / "manifest.json")
-    check_files(entry, manifest["files"])
+    if check:
+        check_files(entry, manifest["files"])
     size = manifest["image"][-1]
 
     def split(name: str) -> Split:
