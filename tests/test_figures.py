@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.image import AxesImage
 from sklearn.manifold import TSNE
 
@@ -16,14 +17,19 @@ from earl.cli import main
 from earl.errors import DataNotFound, InvalidSetting, MixedRuns
 from earl.experiment import Experiment
 from earl.metrics import a_auc, a_last
+from earl.report.charts import charts_of, looks_of
 from earl.report.figures import COLOURS
 from earl.report.figures.canvas import save
 from earl.report.figures.colours import colour_of, looks
 from earl.report.figures.heatmaps import nearest
 from earl.report.figures.lines import moving_average, window
+from earl.report.figures.neighbours import MARKS
 from earl.report.figures.tsne import Cloud
+from earl.report.groups import group_runs
+from earl.report.streampicture import picture
 from earl.rundirectory import RunDirectory
 from earl.runs import choose_runs, find_runs
+from earl.streams import Schedule
 from run_folders import write_run
 
 ALL = ("training-error", "bias", "cosines", "features")
@@ -48,7 +54,7 @@ def folder(tmp_path_factory):
             dataset="shapes",
             stream="disjoint",
             seed=seed,
-            settings={**SMALL, "d": 15, "hidden": 16, **settings},
+            settings={**SMALL, **settings},
             probes=probes,
         )
         assert list(RunDirectory(folder / experiment.path(), experiment).run(threads=1))
@@ -105,7 +111,8 @@ def line(axes, label):
 
 def band(axes):
     """Return the lower and the upper edge of the only band, by step."""
-    (collection,) = axes.collections
+    collection, explained = axes.collections
+    assert explained.get_label() == "band: ± 1 standard deviation"
     edges = {}
     for x, y in collection.get_paths()[0].vertices:
         edges.setdefault(x, []).append(y)
@@ -123,10 +130,34 @@ def test_curves_show_the_mean_and_the_deviation_over_seeds(runs):
     areas = [100 * a_auc(run.history) for run in chosen]
     assert f"A_AUC {fmean(areas):.1f} ± {stdev(areas):.1f}" in drawn.get_label()
     for step, both in zip(drawn.get_xdata(), zip(*values, strict=True), strict=True):
-        low, high = band(axes)[step]
-        assert (high - low) / 2 == pytest.approx(stdev(both), abs=1e-6)
+        ends = fmean(both) - stdev(both), fmean(both) + stdev(both)
+        assert band(axes)[step] == pytest.approx((max(0, ends[0]), min(100, ends[1])))
     seen = [len(e.total) for e in chosen[0].history]
     assert classes.get_lines()[0].get_ydata().tolist() == seen
+
+
+@pytest.mark.parametrize("name", ["curves", "online-accuracy"])
+def test_a_band_ends_where_values_do(name, tmp_path):
+    for seed, accuracy in {1: 1.0, 2: 0.98, 3: 0.5}.items():  # 82.7 ± 28.3
+        write_run(tmp_path, "er", seed, [accuracy])
+        write_run(tmp_path, "earl", seed, [1 - accuracy])
+    axes = FIGURES[name](find_runs([tmp_path])).axes[0]
+    for collection in axes.collections[:2]:
+        heights = [y for _, y in collection.get_paths()[0].vertices]
+        assert min(heights) >= 0 and max(heights) <= 100
+        assert max(heights) == 100 or min(heights) == 0
+    groups, _ = group_runs(find_runs([tmp_path]))
+    for chart in charts_of(groups, looks_of(groups), 1):
+        bands = [trace["y"] for trace in chart["traces"] if trace.get("fill")]
+        assert len(bands) == 2 and all(0 <= y <= 100 for ys in bands for y in ys)
+
+
+def test_curves_show_where_tasks_end(runs, tmp_path):
+    (axes, _) = FIGURES["curves"](choose_runs(runs, ["negative=noise"])).axes
+    assert line(axes, "task boundary").get_xdata()[0] == 20
+    write_run(tmp_path, "er", 1, [0.5, 0.75], stream="gaussian")  # which has none
+    (axes, _) = FIGURES["curves"](find_runs([tmp_path])).axes
+    assert [drawn.get_label() for drawn in axes.get_lines()] == ["er, A_AUC 62.5"]
 
 
 def test_one_seed_has_no_band(runs):
@@ -138,7 +169,11 @@ def test_data_sets_and_streams_have_panels_of_their_own(runs, tmp_path):
     write_run(tmp_path, "er", 1, [0.5, 0.75], stream="gaussian")
     figure = FIGURES["curves"]([*runs, *find_runs([tmp_path])], title="Both", allow_mixed=True)
     titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles[:2] == ["shapes, gaussian", "shapes (per_class=10), disjoint"]
+    small = "every=5, iterations=0.5, per_class=10, width=4"
+    assert [title.replace("\n", " ") for title in titles[:2]] == [
+        "shapes, gaussian",
+        f"shapes ({small}), disjoint",
+    ]
     assert figure.get_suptitle() == "Both"
     assert line(figure.axes[0], "er").get_ydata().tolist() == [50, 75]
 
@@ -216,7 +251,7 @@ def test_the_features_are_embedded_by_class(runs):
     (run,) = choose_runs(runs, ["negative=noise"])
     early, late = FIGURES["tsne"]([run]).axes
     extra = run.history[-1].extra
-    assert late.get_title() == f"earl, {extra['feature_age']} samples after class 3"
+    assert late.get_title() == f"earl, negative=noise, {extra['feature_age']} samples after class 3"
     assert early.get_title() != late.get_title()
     places = TSNE(
         perplexity=(len(extra["features"]) - 1) / 3 if len(extra["features"]) < 91 else 30,
@@ -252,15 +287,44 @@ def test_k_is_drawn_with_mean_and_deviation(runs):
         assert y == pytest.approx([fmean(few), 100 * measure(many.history)])
         low, high = deviation.get_segments()[0][:, 1]
         assert (high - low) / 2 == pytest.approx(stdev(few))
+    assert axes.containers[-1].get_label() == "bars: ± 1 standard deviation"
+
+
+def test_settings_of_one_method_are_told_apart_beside_k(tmp_path):
+    for k in (5, 25):
+        for tau in (0.1, 0.5, 0.9):
+            write_run(tmp_path, "earl", 1, [tau], settings={"k": k, "tau": tau})
+            write_run(tmp_path, "earl", 2, [1.0], settings={"k": k, "tau": tau})
+    (axes,) = FIGURES["k"](find_runs([tmp_path])).axes
+    *lines, explained = axes.containers
+    assert explained.get_label() == "bars: ± 1 standard deviation"
+    drawn = {bars.get_label(): bars[0] for bars in lines}
+    assert list(drawn) == [f"earl, tau={tau}: {m}" for tau in (0.1, 0.5, 0.9) for m in MARKS]
+    assert len({curve.get_color() for curve in drawn.values()}) == 3
+    assert len({(c.get_marker(), c.get_linestyle()) for c in drawn.values()}) == 6
+    assert len({tuple(curve.get_xdata()) for curve in drawn.values()}) == 6  # no bar hides another
+    for bars in lines:
+        heights = [y for segment in bars[2][0].get_segments() for _, y in segment]
+        assert min(heights) >= 0 and max(heights) <= 100
 
 
 def test_the_stream_of_the_lowest_seed_is_drawn(runs):
     figure = FIGURES["stream"](runs)
     density = figure.axes[0]
-    assert density.get_title(loc="left") == "shapes (per_class=10), disjoint, seed 1"
+    title = "shapes (per_class=10), disjoint, seed 1: 10 samples of each class"
+    assert density.get_title(loc="left") == title
     assert sorted(label.get_text() for label in density.get_yticklabels()) == [
         f"shape {c}" for c in range(4)
     ]
+
+
+@pytest.mark.parametrize(("counts", "panels"), [((4, 4, 4), 3), ((4, 4, 3), 4)])
+def test_a_stream_shows_the_sizes_of_classes_where_they_differ(counts, panels):
+    labels = torch.arange(3).repeat_interleave(torch.tensor(counts))
+    figure = picture(labels, Schedule(torch.arange(len(labels))), ["a", "b", "c"], "A stream")
+    assert len(figure.axes) == panels  # shares, their bar, classes seen; and sizes
+    assert ("4 samples of each class" in figure.axes[0].get_title(loc="left")) == (panels == 3)
+    assert any(axes.get_xlabel() == "samples" for axes in figure.axes) == (panels == 4)
 
 
 # ---- what cannot be drawn
@@ -296,7 +360,8 @@ def test_that_command_makes_the_figure(few_runs, tmp_path, monkeypatch, capsys):
     both = find_runs([few_runs, tmp_path])
     assert len(FIGURES["bias"](both).axes) == 1
     curves = FIGURES["curves"](both).axes[0].get_lines()  # the run made twice is there once
-    assert {line.get_label().partition(",")[0] for line in curves} == {"er (2)", "earl (2)"}
+    labels = {line.get_label().partition(",")[0] for line in curves}
+    assert labels == {"er (2)", "earl (2)", "task boundary"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from earl.errors import EarlError, MixedRuns
 from earl.report.charts import MOST_POINTS, channels, luminance, on_dark, thin
 from earl.report.figures.colours import COLOURS
 from earl.report.formats import markdown
+from earl.report.grids import budget_grid, result_grid
 from earl.report.inventory import settings_of, users
 from earl.report.page import make_page, write_page
 from earl.report.tables import make_table
@@ -166,6 +167,15 @@ def test_classes_and_budgets_are_listed(folder):
     ]
     assert tables[2][0][1:] == ["updates", "images trained", "training FLOPs", "bytes held", "time"]
     assert tables[2][1] == ["der++", "160", "2,560", "1.5 GFLOP", "2.05 kB", "2.5 s"]
+
+
+def test_numbers_of_probes_stand_with_the_metrics_and_not_with_the_costs(tmp_path):
+    write_runs(tmp_path, extra=COSTS | {"NC1": 0.25})
+    table = make_table(find_runs([tmp_path]), ["A_AUC", "NC1"], costs=True)
+    (column,) = table.columns
+    assert result_grid(table, column).heads == ("method", "A_AUC", "NC1")
+    assert "NC1" not in budget_grid(table, column).heads
+    assert "0.250 ± 0.000 (2)" in page_of(tmp_path, metrics=["NC1"])
 
 
 def test_settings_environment_notes_and_commands_are_listed(folder):

@@ -15,8 +15,9 @@ from rich.console import Console
 
 from earl.cli import main
 from earl.errors import DataNotFound, InvalidSetting, MixedRuns, UnknownName
-from earl.report.formats import FORMATS, markdown, tex
+from earl.report.formats import FORMATS, markdown
 from earl.report.groups import short
+from earl.report.latex import tex
 from earl.report.layout import number, signed
 from earl.report.tables import make_table
 from earl.report.terminal import show_table
@@ -138,6 +139,43 @@ def test_costs_are_added_when_asked_for(tmp_path):
     assert body(markdown(table_of(tmp_path / "old", "A_AUC", costs=True)))[0][2:] == ["time"]
 
 
+def test_numbers_of_probes_are_shown_as_they_are_at_the_end(tmp_path):
+    for seed, (nc1, bias) in {1: (0.012, 0.5), 2: (0.014, -0.25)}.items():
+        path = write_run(tmp_path, "er", seed, [0.5, 0.5], extra={"NC1": nc1, "bias": bias})
+        file = path / "history.jsonl"
+        first, last = file.read_text().splitlines()
+        file.write_text(first.replace(f'"bias":{bias}', '"bias":9') + f"\n{last}\n")
+        write_run(tmp_path, "scr", seed, [0.5, 0.5], extra={"NC1": 2 * nc1, "training_error": 0.25})
+    write_run(tmp_path, "earl", 1, [0.5, 0.5])
+    table = table_of(tmp_path, "A_AUC", "NC1", "bias", "training_error", versus="er")
+    head, _, earl, er, scr = body(markdown(table))
+    assert head[:5] == ["method", "A_AUC", "vs er", "NC1", "vs er"]
+    assert er[3:] == ["0.0130 ± 0.0014 (2)", "–", "0.125 ± 0.530 (2)", "–", "–", "–"]
+    assert scr[3:5] == ["0.0260 ± 0.0028 (2)", "+0.0130 [+0.0003, +0.0257] (2)"]
+    assert scr[7] == "25.00 ± 0.00 (2)" and earl[3:] == ["–"] * 6
+    assert "not recorded by all seeds, bias: earl on shapes, disjoint; scr on shapes, disjoint" in (
+        table.notes
+    )
+    assert "NC1, bias at the end of the stream: likewise, not in percent." in markdown(table)
+    assert "Percent" not in markdown(table_of(tmp_path, "NC1"))
+
+
+def test_a_number_that_no_run_has_is_answered_with_the_command_that_records_it(folder):
+    with pytest.raises(DataNotFound, match=r"none of the 6 runs has recorded 'NC2'.*--probe coll"):
+        table_of(folder, "NC2")
+    with pytest.raises(UnknownName, match="did you mean 'bias'"):
+        table_of(folder, "baias")
+
+
+def test_what_a_run_made_again_has_recorded_counts_for_both(folder):
+    for seed in ER:
+        write_run(folder, "er", seed, ER[seed], probes=("bias",), extra={"bias": 0.5})
+        write_run(folder, "er", seed, ER[seed], probes=("collapse",), extra={"NC1": 0.25})
+    table = table_of(folder, "A_AUC", "bias", "NC1")
+    assert [cell(table, "er", m).spread.mean for m in ("A_AUC", "bias", "NC1")] == [50, 0.5, 0.25]
+    assert cell(table, "er", "bias").spread.n == 3
+
+
 # ---- rows and columns
 
 
@@ -159,6 +197,20 @@ def test_what_a_recipe_gives_one_data_set_is_not_named(folder):
     assert table.rows == ("earl", "er")
     assert [str(column) for column in table.columns] == ["digits, disjoint", "shapes, disjoint"]
     assert body(markdown(table))[3] == ["er", "–", "–", "50.00 ± 10.00 (3)", "60.00 ± 10.00 (3)"]
+
+
+def test_a_run_with_changed_settings_never_goes_under_the_plain_name(tmp_path):
+    """Its own settings stand in the row, what a comparison shares in the column."""
+    write_runs(tmp_path, "er", ER, settings={"memory_size": 100, "every": 20})
+    given = {"k": 25, "memory_size": 100, "every": 20}
+    write_runs(tmp_path, "earl", EARL, settings=given)
+    table = table_of(tmp_path, versus="er")
+    assert table.rows == ("earl, k=25", "er")
+    (column,) = table.columns
+    assert str(column) == "shapes (every=20, memory_size=100), disjoint"
+    for write in FORMATS.values():
+        assert "every=20, memory_size=100" in write(table).replace(r"\_", "_")
+    assert table_of(tmp_path, versus="earl").rows == table.rows  # a method with one row
 
 
 def test_what_was_changed_for_one_data_set_only_is_named(folder):
@@ -339,8 +391,8 @@ def test_settings_that_are_not_the_papers_are_listed(tmp_path):
     small = {"width": 16, "limit": 5000}
     write_runs(tmp_path, "er", ER, dataset="cifar10", stream="gaussian", settings=small)
     assert table_of(tmp_path, paper="main").notes == (
-        "not the paper's settings: er on cifar10 (limit=5000), gaussian: limit 5000 (recipe: 0), "
-        "width 16 (recipe: 64)",
+        "not the paper's settings: er on cifar10 (limit=5000, width=16), gaussian: "
+        "limit 5000 (recipe: 0), width 16 (recipe: 64)",
     )
 
 
@@ -348,9 +400,9 @@ def test_a_setting_that_makes_the_papers_row_is_not_listed(tmp_path):
     given = {"dataset": "cifar10", "stream": "disjoint", "settings": {"negative": "cutmix"}}
     write_runs(tmp_path, "earl", EARL, **given)
     table = table_of(tmp_path, "A_AUC", paper="transform_comp")
-    assert cell(table, "earl", "A_AUC").paper is not None and table.notes == ()
+    assert cell(table, "earl, negative=cutmix", "A_AUC").paper is not None and table.notes == ()
     table = table_of(tmp_path, "A_AUC", paper="main")  # the paper's EARL rotates
-    assert cell(table, "earl", "A_AUC").paper is None
+    assert cell(table, "earl, negative=cutmix", "A_AUC").paper is None
 
 
 def test_a_matched_table_says_that_ours_is_not(cifar):
@@ -406,19 +458,66 @@ def test_latex_has_balanced_columns_and_nothing_unescaped(cifar):
     write_runs(cifar, "er", ER, dataset="cifar10", stream="disjoint")
     write_runs(cifar, "earl", EARL, dataset="cifar10", settings={"per_class": 9})
     text = FORMATS["latex"](table_of(cifar, versus="er", paper="main", costs=True))
-    (columns,) = re.findall(r"\\begin\{tabular\}\{(lr*)\}", text)
-    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert len(rows) == 2 + 3
-    for row in rows:
-        spans = [int(n) for n in re.findall(r"\\multicolumn\{(\d+)\}", row)]
-        cells = len(re.findall(r"(?<!\\)&", row)) + 1
-        assert cells - len(spans) + sum(spans) == len(columns)
-    reach = [tuple(map(int, pair)) for pair in re.findall(r"\\cmidrule\(lr\)\{(\d+)-(\d+)\}", text)]
-    assert reach[0][0] == 2 and reach[-1][1] == len(columns)
-    assert all(a[1] + 1 == b[0] for a, b in pairwise(reach))
-    assert text.count("{") == text.count("}") and text.count("$") % 2 == 0
-    assert not re.search(r"(?<!\\)[_%#]", text)
+    parts = text.split(r"\begin{tabular}")[1:]
+    assert len(parts) > 1
+    for part in parts:
+        columns = re.match(r"\{(lr*)\}", part)[1]
+        rows = [line for line in part.splitlines() if line.endswith(r"\\")]
+        for row in rows:
+            spans = [int(n) for n in re.findall(r"\\multicolumn\{(\d+)\}", row)]
+            cells = len(re.findall(r"(?<!\\)&", row)) + 1
+            assert cells - len(spans) + sum(spans) == len(columns)
+        rules = re.findall(r"\\cmidrule\(lr\)\{(\d+)-(\d+)\}", part)
+        reach = [tuple(map(int, pair)) for pair in rules]
+        assert reach[0][0] == 2 and reach[-1][1] == len(columns)
+        assert all(a[1] + 1 == b[0] for a, b in pairwise(reach))
+    comment, _, rest = text.partition("\n")
+    assert comment.startswith("% Needs \\usepackage{booktabs}")
+    rest = rest.replace("{!}{%\n", "{!}{\n")  # ends a line without a space
+    assert rest.count("{") == rest.count("}") and rest.count("$") % 2 == 0
+    assert not re.search(r"(?<!\\)[_%#]", rest)
     assert text.isascii()
+
+
+def bold(text):
+    return re.findall(r"^(.*?) &.*\\textbf\{([-$\d.]+)", text, re.M)
+
+
+def test_latex_names_itself_and_what_it_needs(folder):
+    text = FORMATS["latex"](table_of(folder, "A_AUC"))
+    assert text.startswith("% Needs \\usepackage{booktabs} in the preamble.\n\\begin{table}\n")
+    assert text.count(r"\label{tab:shapes-disjoint-a-auc}") == 1
+    assert text.index(r"\caption") < text.index(r"\label")  # else it would be that of the section
+    assert "resizebox" not in text and text.count(r"\begin{tabular}") == 1
+
+
+def test_latex_has_the_best_mean_in_bold_be_it_the_highest_or_the_lowest(tmp_path):
+    for method, accuracy, nc1 in (("er", 0.5, 0.25), ("earl", 0.75, 0.5), ("scr", 0.75, 0.125)):
+        write_run(tmp_path, method, 1, [accuracy], extra={"NC1": nc1, "mine": accuracy})
+    write_run(tmp_path, "ewc", 1, [0.25])
+    text = FORMATS["latex"](table_of(tmp_path, "A_AUC"))
+    assert bold(text) == [("earl", "75.00"), ("scr", "75.00")]  # they look the same
+    assert "Bold: the best mean" in text
+    assert bold(FORMATS["latex"](table_of(tmp_path, "NC1"))) == [("scr", "0.125")]
+    assert bold(FORMATS["latex"](table_of(tmp_path, "mine"))) == []  # better, or worse?
+    alone = FORMATS["latex"](table_of(tmp_path, "A_AUC", where=["method=er"]))
+    assert "textbf" not in alone and "Bold" not in alone  # nothing to choose from
+
+
+def test_a_wide_table_in_latex_is_broken_or_scaled(folder):
+    """Two streams with comparisons do not fit beside each other; a long name fits nowhere."""
+    write_runs(folder, "earl", EARL, stream="gaussian")
+    write_runs(folder, "er", ER, stream="gaussian")
+    text = FORMATS["latex"](table_of(folder, versus="er"))
+    parts = text.split(r"\begin{tabular}")[1:]
+    assert len(parts) == 2 and "disjoint" in parts[0] and "gaussian" in parts[1]
+    assert text.count("70.00 $\\pm$ 5.00 (3)") == 2 and text.count(r"\label") == 1
+    many = {name: 0.123 for name in ("lam", "tau")} | {"k": 123, "pairs_per_class": 7}
+    many |= {"hidden": 77, "negative": "permutation", "policy": "class_reservoir"}
+    write_runs(folder / "long", "earl", EARL, settings=many)
+    text = FORMATS["latex"](table_of(folder / "long"))
+    assert text.count(r"\resizebox{") == text.count(r"\end{tabular}}") >= 1
+    assert r"\usepackage{graphicx}" in text.splitlines()[0]
 
 
 def test_latex_escapes_what_it_would_not_print():
@@ -429,8 +528,10 @@ def test_latex_escapes_what_it_would_not_print():
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
 def test_latex_compiles(cifar, tmp_path):
-    text = FORMATS["latex"](table_of(cifar, versus="er", paper="main"))
-    begin = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
+    long = {"negative": "permutation", "policy": "class_reservoir", "tau": 0.123, "k": 12345}
+    write_runs(cifar, "earl", EARL, dataset="cifar10", stream="gaussian", settings=long)
+    text = FORMATS["latex"](table_of(cifar, versus="er", paper="main", costs=True))
+    begin = r"\documentclass{article}\usepackage{booktabs}\usepackage{graphicx}\begin{document}"
     document = begin + text + r"\end{document}"
     (tmp_path / "t.tex").write_text(document)
     words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]

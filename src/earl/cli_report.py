@@ -30,6 +30,13 @@ TensorBoardDir = Annotated[
     Path | None, typer.Option(help="The same, with the log elsewhere than in the run directory.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A_AUC and A_last unless given; see: earl list metrics. Or a probe's number: bias, "
+        "NC1, NC2, NC3, training_error."
+    ),
+]
 
 
 def board_of(run: "RunDirectory", wanted: bool, folder: Path | None) -> Path | None:
@@ -70,9 +77,7 @@ class ExportFormat(StrEnum):
 
 def table(
     folders: Folders,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="A_AUC and A_last unless given; see: earl list metrics")
-    ] = None,
+    metric: Metrics = None,
     versus: Annotated[
         str | None, typer.Option(help="Subtract this method, seed by seed, with a 95 % interval.")
     ] = None,
@@ -168,9 +173,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
         "report.html"
     ),
-    metric: Annotated[
-        list[str] | None, typer.Option(help="A_AUC and A_last unless given; see: earl list metrics")
-    ] = None,
+    metric: Metrics = None,
     versus: Annotated[
         str | None, typer.Option(help="Subtract this method, seed by seed, with a 95 % interval.")
     ] = None,

@@ -22,6 +22,11 @@ class Spread:
     std: float | None
     n: int
 
+    def band(self, lowest: float, highest: float) -> tuple[float, float]:
+        """Return mean ± one deviation, as far as there can be values; of one value, that twice."""
+        std = self.std or 0.0
+        return max(lowest, self.mean - std), min(highest, self.mean + std)
+
 
 @dataclass(frozen=True)
 class Difference:

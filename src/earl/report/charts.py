@@ -111,8 +111,8 @@ def traces_of(row: str, curve: Mapping[int, Spread], look: Look, place: int) -> 
     }
     if not spread_text:
         return [line]
-    low = [round(s.mean - (s.std or 0.0), 2) for s in curve.values()]
-    high = [round(s.mean + (s.std or 0.0), 2) for s in curve.values()]
+    bands = [s.band(0.0, 100.0) for s in curve.values()]
+    low, high = [round(b[0], 2) for b in bands], [round(b[1], 2) for b in bands]
     fills = [see_through(look.colour), see_through(on_dark(look.colour))]
     band = {
         "type": "scatter",

@@ -1,26 +1,15 @@
-"""Writing a table down: Markdown, LaTeX, CSV and JSON. Equal tables give equal bytes."""
+"""Writing a table down: Markdown, CSV and JSON, beside LaTeX. Equal tables give equal bytes."""
 
 import csv
 import io
 import json
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
 from earl.report.groups import short
-from earl.report.layout import Head, heads_of, legend, text_of
+from earl.report.latex import latex
+from earl.report.layout import heads_of, legend, text_of
 from earl.report.tables import Cell, Table
-
-TEX = {
-    "\\": r"\textbackslash{}",
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "–": "--",
-    "…": r"\dots{}",
-}
 
 
 def markdown(table: Table) -> str:
@@ -49,47 +38,6 @@ def md(text: str) -> str:
     for c in "\\|*<":
         text = text.replace(c, f"\\{c}")
     return text
-
-
-def latex(table: Table) -> str:
-    r"""Return a table for \usepackage{booktabs}: data set and stream above, the metrics below."""
-    heads = heads_of(table)
-    spans = [(c, list(of)) for c, of in groupby(heads, key=lambda head: head.column)]
-    above, rules, start = [], [], 2
-    for column, of in spans:
-        above.append(f"\\multicolumn{{{len(of)}}}{{c}}{{{tex(str(column))}}}")
-        rules.append(f"\\cmidrule(lr){{{start}-{start + len(of) - 1}}}")
-        start += len(of)
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        f"\\caption{{{tex(legend(table))}}}",
-        f"\\begin{{tabular}}{{l{'r' * len(heads)}}}",
-        r"\toprule",
-        tex_row(["", *above]),
-        "".join(rules),
-        tex_row(["method", *(tex(head.title) for head in heads)]),
-        r"\midrule",
-        *(tex_row([tex(row), *tex_cells(table, row, heads)]) for row in table.rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-        *(f"\\par\\footnotesize {tex(note)}" for note in table.notes),
-        r"\end{table}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def tex_cells(table: Table, row: str, heads: Sequence[Head]) -> list[str]:
-    return [tex(text_of(table, row, head)) for head in heads]
-
-
-def tex_row(texts: Sequence[str]) -> str:
-    return " & ".join(texts) + r" \\"
-
-
-def tex(text: str) -> str:
-    """Return text that LaTeX shows as it is."""
-    return "".join(TEX.get(c, c) for c in text)
 
 
 def records(table: Table) -> list[dict[str, Any]]:

@@ -32,12 +32,12 @@ class Grid:
 
 def result_grid(table: Table, column: Column) -> Grid:
     """Return the metrics on one stream, with all they are compared to."""
-    return grid_of(table, column, [head for head in heads_of(table) if head.measure.unit == "%"])
+    return grid_of(table, column, [head for head in heads_of(table) if head.measure.kind != "cost"])
 
 
 def budget_grid(table: Table, column: Column) -> Grid:
     """Return what learning one stream has cost."""
-    return grid_of(table, column, [head for head in heads_of(table) if head.measure.unit != "%"])
+    return grid_of(table, column, [head for head in heads_of(table) if head.measure.kind == "cost"])
 
 
 def grid_of(table: Table, column: Column, heads: Sequence[Head]) -> Grid:

@@ -47,7 +47,11 @@ class Group:
 
 
 def group_runs(runs: Sequence[Run], allow_mixed: bool = False) -> tuple[list[Group], list[str]]:
-    """Return the groups in the order of rows and columns, and notes on what was mixed."""
+    """Return the groups in the order of rows and columns, and notes on what was mixed.
+
+    No run goes under a name that hides what was changed in it: its own settings stand in the row,
+    those that all runs of a column share in the column.
+    """
     runs = distinct(runs)
     files: dict[str, set[str]] = {}
     for run in runs:
@@ -60,7 +64,10 @@ def group_runs(runs: Sequence[Run], allow_mixed: bool = False) -> tuple[list[Gro
     own = {m: own_settings(m, runs) for m in {run.experiment.method for run in runs}}
 
     cells: dict[tuple[Variant, Column], list[Run]] = {}
-    for column, of_column in by_column.items():
+    for of_column in by_column.values():
+        run = of_column[0]
+        common = {n: v for n, v in run.changed.items() if n in run.of(*SHARED) and n not in shared}
+        column = column_of(run, len(files[run.stream]) > 1, common)
         for run in of_column:
             row = Variant.of(run, own[run.experiment.method] | shared)
             cells.setdefault((row, column), []).append(run)
@@ -86,9 +93,14 @@ class Variant:
         return ", ".join([self.method, *(f"{name}={text}" for name, _, text in self.settings)])
 
 
-def column_of(run: Run, several_files: bool = False) -> Column:
-    """Return a run's column; every setting of data and stream that was changed is named."""
-    data = {n: v for n, v in run.changed.items() if n in run.of("data")}
+def column_of(
+    run: Run, several_files: bool = False, common: Mapping[str, Value] | None = None
+) -> Column:
+    """Return a run's column; every setting of data and stream that was changed is named.
+
+    So are those that its runs have in `common` and that the data set's recipe has otherwise.
+    """
+    data = {n: v for n, v in run.changed.items() if n in run.of("data")} | dict(common or {})
     stream = {n: v for n, v in run.changed.items() if n in run.of("stream")}
     if several_files:  # of the same name
         stream["sha256"] = run.experiment.stream_sha256[:8]
@@ -96,17 +108,13 @@ def column_of(run: Run, several_files: bool = False) -> Column:
 
 
 def own_settings(method: str, runs: Iterable[Run]) -> set[str]:
-    """Return the names of a method's own settings that were not changed alike in all its runs.
+    """Return the names of a method's own settings that were changed in any of its runs.
 
     What a recipe gives to one data set and not to another is no change.
     """
     of_method = [run for run in runs if run.experiment.method == method]
-    own = [run.of("method") for run in of_method]
-    changed = [
-        {n: v for n, v in run.changed.items() if n in settings} | run.matching
-        for run, settings in zip(of_method, own, strict=True)
-    ]
-    return differing(changed)
+    changed = {name for run in of_method for name in run.changed if name in run.of("method")}
+    return changed | differing([run.matching for run in of_method])
 
 
 def shared_settings(run: Run) -> dict[str, Value]:

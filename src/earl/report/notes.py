@@ -1,6 +1,6 @@
 """Notes under a table: what a reader has to know before believing its numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from earl.report.groups import Column, Group, column_of, short
 from earl.report.reported import MATCHED, Row
@@ -46,6 +46,18 @@ def absent(groups: Sequence[Group], runs: Iterable[Run]) -> list[str]:
             word = "seed" if len(missing) == 1 else "seeds"
             notes.append(f"{word} {', '.join(missing)} missing: {group.row} on {group.column}")
     return notes
+
+
+def not_recorded(
+    groups: Iterable[Group], cells: Container[tuple[str, Column, str]], names: Iterable[str]
+) -> list[str]:
+    """Say which groups lack a number that a probe would have recorded in all of their runs."""
+    rows: dict[str, list[str]] = {}
+    for group in groups:
+        for name in names:
+            if (group.row, group.column, name) not in cells:
+                rows.setdefault(name, []).append(f"{group.row} on {group.column}")
+    return [f"not recorded by all seeds, {name}: {'; '.join(of)}" for name, of in rows.items()]
 
 
 def matched(groups: Iterable[Group]) -> list[str]:

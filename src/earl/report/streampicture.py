@@ -28,18 +28,24 @@ def picture(labels: Tensor, schedule: Schedule, class_names: Sequence[str], titl
     """Draw the class ids of a stream, int64 (T,) in order of arrival.
 
     Above, each row is a class, in order of its median arrival, and each column a stretch of equal
-    length; below, the number of classes seen; at the side, the number of samples of each class.
-    Boundaries are solid lines where classes change and dashed lines where they are artificial.
+    length; below, the number of classes seen. At the side, the number of samples of each class
+    where it is not the same; else the title tells it. Boundaries are solid lines where classes
+    change and dashed lines where they are artificial.
     """
     classes, rows = by_arrival(labels)
     figure = Figure(figsize=(8, 5.6), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(2, 2, height_ratios=(3, 1.1), width_ratios=(6, 1))
+    sizes = rows.bincount(minlength=len(classes))
+    alike = int(sizes.min()) == int(sizes.max())
+    wide = (6,) if alike else (6, 1)
+    grid = figure.add_gridspec(2, len(wide), height_ratios=(3, 1.1), width_ratios=wide)
     density = figure.add_subplot(grid[0, 0])
-    sizes = figure.add_subplot(grid[0, 1], sharey=density)
     seen = figure.add_subplot(grid[1, 0], sharex=density)
     draw_density(density, share_of_classes(rows, len(classes)), len(labels), figure)
-    draw_sizes(sizes, rows.bincount(minlength=len(classes)))
+    if alike:
+        title = f"{title}: {int(sizes[0]):,} samples of each class"
+    else:
+        draw_sizes(figure.add_subplot(grid[0, 1], sharey=density), sizes)
     draw_seen(seen, labels)
     draw_boundaries((density, seen), schedule)
     name_rows(density, [class_names[c] for c in classes.tolist()])

@@ -8,28 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from earl.catalogue import METRICS
-from earl.errors import DataNotFound, InvalidSetting, UnknownName
+from earl.errors import InvalidSetting, UnknownName
 from earl.recipes import Value
 from earl.registry import suggest
+from earl.report.figures.selection import recorded
 from earl.report.groups import Column, Group, group_runs
-from earl.report.notes import absent, left_out, matched, not_the_papers
+from earl.report.measures import Measure, cost_measures, measure_of, value_of
+from earl.report.notes import absent, left_out, matched, not_recorded, not_the_papers
 from earl.report.reported import Reported, check_table, reported
 from earl.runs import Run
 from earl.statistics import Difference, Spread, paired_difference, spread
 
-# What learning has cost by the end, as histories name it, and its unit; see `Learner.costs`.
-COSTS: Mapping[str, str] = {"updates": "", "images": "", "flops": "FLOP", "bytes": "B"}
-SECONDS = "seconds"  # are in the summary: histories of equal runs have equal bytes
 DEFAULT_METRICS = ("A_AUC", "A_last")
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What a column of numbers is about, and the unit they are in."""
-
-    name: str
-    unit: str = "%"
 
 
 @dataclass(frozen=True)
@@ -53,6 +43,7 @@ class Cell:
 
 
 Place: TypeAlias = tuple[str, Column, str]  # row, column, name of the measure
+Twins: TypeAlias = Mapping[tuple[str, int], Sequence[Run]]  # runs by their kind and seed
 
 
 @dataclass(frozen=True)
@@ -79,31 +70,21 @@ def make_table(
 ) -> Table:
     """Return the table of all finished runs; the others, and missing seeds, are named in notes.
 
+    metrics: of `METRICS`, or numbers that probes have recorded, as they are at the end.
     versus: a method (or row) to subtract, seed by seed. paper: a table of the paper to set beside.
     """
-    metrics = tuple(dict.fromkeys(metrics))
-    for name in metrics:
-        METRICS.entry(name)
     if paper is not None:
         check_table(paper)
-    finished = [run for run in runs if run.finished]
-    if not finished:
-        raise DataNotFound(
-            f"none of the {len(runs)} runs has ended ({'; '.join(left_out(runs))}); "
-            "go on with `earl resume`"
-        )
+    finished = recorded(runs)
+    asked = [measure_of(name, finished) for name in dict.fromkeys(metrics)]
     groups, mixed = group_runs(finished, allow_mixed)
-    measures = [Measure(name) for name in metrics] + (cost_measures(finished) if costs else [])
-    cells = {
-        (group.row, group.column, m.name): Cell(group.method, group.one.changed, values)
-        for group in groups
-        for m in measures
-        if (values := values_of(group, m.name))
-    }
+    measures = asked + (cost_measures(finished) if costs else [])
+    cells = cells_of(groups, finished, measures)
     notes = [*mixed, *matched(groups), *left_out(runs), *absent(groups, runs)]
+    notes += not_recorded(groups, cells, [m.name for m in asked if m.kind == "reading"])
     if versus is not None:
         versus = reference(versus, groups)
-        cells, unpaired = subtract(cells, versus, metrics)
+        cells, unpaired = subtract(cells, versus, [m.name for m in asked])
         notes += unpaired
     if paper is not None:
         cells, differences = set_beside(cells, groups, paper)
@@ -119,24 +100,28 @@ def make_table(
     )
 
 
-def cost_measures(runs: Sequence[Run]) -> list[Measure]:
-    """Return the costs that at least one of the runs has recorded."""
-    known = {name for run in runs for name in run.history[-1].numbers}
-    found = [Measure(name, unit) for name, unit in COSTS.items() if name in known]
-    return [*found, Measure(SECONDS, "s")]
+def cells_of(
+    groups: Sequence[Group], runs: Sequence[Run], measures: Sequence[Measure]
+) -> dict[Place, Cell]:
+    """Return what there is of each measure in each group."""
+    again: dict[tuple[str, int], list[Run]] = {}
+    for run in runs:
+        again.setdefault((run.kind, run.experiment.seed), []).append(run)
+    return {
+        (group.row, group.column, m.name): Cell(group.method, group.one.changed, values)
+        for group in groups
+        for m in measures
+        if (values := values_of(group, m, again))
+    }
 
 
-def values_of(group: Group, measure: str) -> dict[int, float]:
-    """Return a metric in percent, or a cost, by seed; nothing unless all runs have it."""
-    found = {seed: value_of(run, measure) for seed, run in group.runs.items()}
+def values_of(group: Group, measure: Measure, again: Twins) -> dict[int, float]:
+    """Return a metric in percent, a probe's number or a cost by seed, if all runs have it."""
+    found = {
+        seed: value_of(run, measure, again[run.kind, seed]) for seed, run in group.runs.items()
+    }
     known = {seed: value for seed, value in found.items() if value is not None}
     return known if len(known) == len(found) else {}
-
-
-def value_of(run: Run, measure: str) -> float | None:
-    if measure in METRICS:
-        return 100 * METRICS[measure](run.history)
-    return run.seconds if measure == SECONDS else run.history[-1].numbers.get(measure)
 
 
 def reference(versus: str, groups: Sequence[Group]) -> str:

@@ -1,33 +1,26 @@
 """A table on a terminal: in one piece where it fits, else in smaller ones below each other."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import groupby
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
 from earl.report.groups import Column
-from earl.report.layout import Head, heads_of, legend, text_of
+from earl.report.layout import Head, heads_of, legend, pieces, text_of
 from earl.report.tables import Table
 
-Cut: TypeAlias = Callable[[Head], Hashable]
 UNLIMITED = 100_000  # columns
-
-
-def family(head: Head) -> str:
-    """Return what should stay together: a metric with its comparisons, and all costs."""
-    return head.measure.name if head.measure.unit == "%" else "costs"
-
-
-# By data set and stream, then by metric, then every column of text alone
-CUTS: tuple[Cut, ...] = (lambda head: head.column, family, lambda head: head)
 
 
 def show_table(table: Table, console: Console) -> None:
     """Print a table, and what has to be known about it."""
-    for piece in pieces(table, heads_of(table), console):
+    wide = console.options.update(width=UNLIMITED)
+
+    def fits(piece: Sequence[Head]) -> bool:
+        return console.measure(grid(table, piece), options=wide).maximum <= console.width
+
+    for piece in pieces(heads_of(table), fits):
         if len({head.column for head in piece}) == 1:
             about = f": {piece[0].measure.name}" if piece[0].kind != "ours" else ""
             console.print(Text(f"{piece[0].column}{about}", style="bold"))
@@ -38,19 +31,6 @@ def show_table(table: Table, console: Console) -> None:
         line = Grid.grid(padding=(0, 1))
         line.add_row("-", Text(note))
         console.print(line)
-
-
-def pieces(
-    table: Table, heads: Sequence[Head], console: Console, cuts: Sequence[Cut] = CUTS
-) -> Iterator[Sequence[Head]]:
-    """Yield all columns of text if they fit, else cut them: each piece as little as needed."""
-    wide = console.options.update(width=UNLIMITED)
-    fits = console.measure(grid(table, heads), options=wide).maximum <= console.width
-    if fits or not cuts:
-        yield heads
-        return
-    for _, piece in groupby(heads, key=cuts[0]):
-        yield from pieces(table, list(piece), console, cuts[1:])
 
 
 def grid(table: Table, heads: Sequence[Head]) -> Grid:

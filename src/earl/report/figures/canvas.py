@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Protocol
 
 from matplotlib import rc_context
@@ -17,6 +18,7 @@ from earl.runs import Run
 UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 GREY = "0.4"
 PER_INCH = 14.5  # letters of a legend
+PER_INCH_OF_TITLE = 11
 LINE = 0.195  # inches
 
 
@@ -52,7 +54,16 @@ def plain(axes: Axes, title: str = "") -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="0.92")
     axes.set_axisbelow(True)
-    axes.set_title(title, loc="left", fontsize=10)
+    place = axes.get_subplotspec()
+    beside = place.get_gridspec().ncols if place else 1
+    letters = int(PER_INCH_OF_TITLE * figure_of(axes).get_figwidth() / beside)
+    axes.set_title(fill(title, letters), loc="left", fontsize=10)
+
+
+def figure_of(axes: Axes) -> Figure:
+    figure = axes.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    return figure
 
 
 def count_samples(axes: Axes, last: int) -> None:

@@ -28,6 +28,7 @@ COLOURS = {
 SPARE = ("#661100", "#6699CC", "#888888", "#DDAA33", "#BB5566")  # of methods from outside
 MARKS = "osD^vPX<>phd*8"
 DASHES = ("-", "--", "-.", ":")
+SHADES = (0.0, 0.375, -0.365, 0.6, -0.6)  # white, or black if negative, in a mixture
 FEW = 4  # lines that are told apart without marks
 
 
@@ -43,6 +44,18 @@ class Look:
 def colour_of(method: str) -> str:
     """Return a method's colour; one from outside gets a spare one, the same everywhere."""
     return COLOURS.get(method) or SPARE[crc32(method.encode()) % len(SPARE)]
+
+
+def shade(colour: str, number: int) -> str:
+    """Return the colour itself, then lighter and darker ones by turns, all told apart.
+
+    >>> [shade("#D55E00", n) for n in range(3)]
+    ['#D55E00', '#E59A60', '#873C00']
+    """
+    share = SHADES[number % len(SHADES)]
+    towards, part = (255, share) if share >= 0 else (0, -share)
+    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(c + (towards - c) * part):02X}" for c in channels)
 
 
 def looks(methods: Sequence[str]) -> list[Look]:

@@ -16,6 +16,7 @@ from earl.runs import Run
 from earl.statistics import Spread, spread
 
 WINDOW = 500  # samples of the moving average of online accuracy
+BAND = "band: ± 1 standard deviation"
 Read = Callable[[Run], dict[int, float]]  # values by step
 
 
@@ -27,19 +28,19 @@ class Plan:
     label: str  # of the vertical axis
     reading: str = ""  # that runs must hold
     probe: str = ""  # that records it
-    boundaries: bool = True
     percent: bool = True
+    limits: tuple[float, float] = (0.0, 100.0)  # of what a value can be
 
 
 def curves(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw the accuracy on the classes seen so far, and how many those are."""
-    plan = Plan(accuracy, "accuracy on seen classes, %", boundaries=False)
+    plan = Plan(accuracy, "accuracy on seen classes, %")
     figure, of_column = draw(runs, plan, title, allow_mixed)
     for axes, groups in of_column:
         show_classes(axes, groups[0].one)
     if len(of_column) == 1:  # elsewhere a line has several values
         axes, groups = of_column[0]
-        for line, group in zip(axes.get_lines(), groups, strict=True):
+        for line, group in zip(axes.get_lines(), groups, strict=False):  # then come boundaries
             line.set_label(f"{line.get_label()}, A_AUC {area(group)}")
     return with_legend(figure, of_column)
 
@@ -70,7 +71,8 @@ def tpt(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> F
 def bias(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw how near the features of the newest class are to the vectors of older ones."""
     label = "cosine of newest class\nwith nearest old class"
-    plan = Plan(reading_of("bias"), label, reading="bias", probe="bias", percent=False)
+    read, limits = reading_of("bias"), (-1.0, 1.0)
+    plan = Plan(read, label, reading="bias", probe="bias", percent=False, limits=limits)
     return with_legend(*draw(runs, plan, title, allow_mixed))
 
 
@@ -104,7 +106,7 @@ def show(
     column: Column,
 ) -> None:
     """Draw one panel: for each group the mean over seeds, and a band of one deviation around it."""
-    last = 1
+    last, banded = 1, False
     for place, group in enumerate(groups):
         (name, look), values = of_row[group.row], over_seeds(group, plan.read)
         steps, means = list(values), [s.mean for s in values.values()]
@@ -120,17 +122,18 @@ def show(
             markevery=(0.02 + 0.012 * place, 0.12),
         )
         if any(s.std is not None for s in values.values()):
-            low = [s.mean - (s.std or 0.0) for s in values.values()]
-            high = [s.mean + (s.std or 0.0) for s in values.values()]
+            low, high = zip(*(s.band(*plan.limits) for s in values.values()), strict=True)
             axes.fill_between(steps, low, high, color=look.colour, alpha=0.18, linewidth=0)
+            banded = True
         last = max(last, group.one.samples)
     plain(axes, str(column))
     count_samples(axes, last)
     axes.set_ylabel(plan.label)
     if plan.percent:
         axes.set_ylim(0, 102)
-    if plan.boundaries:
-        show_boundaries(axes, groups[0].one)
+    if banded:
+        axes.fill_between([], [], [], color="0.5", alpha=0.3, linewidth=0, label=BAND)
+    show_boundaries(axes, groups[0].one)
 
 
 def over_seeds(group: Group, read: Read) -> dict[int, Spread]:

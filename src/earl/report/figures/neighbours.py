@@ -10,7 +10,7 @@ from earl.errors import DataNotFound
 from earl.history import Metric
 from earl.metrics import a_auc, a_last
 from earl.report.figures.canvas import grid, legend_below, plain, sheet
-from earl.report.figures.colours import colour_of
+from earl.report.figures.colours import colour_of, shade
 from earl.report.figures.selection import command, panels, recorded
 from earl.report.groups import Group
 from earl.runs import Run
@@ -19,15 +19,17 @@ from earl.statistics import spread
 
 @dataclass(frozen=True)
 class Mark:
-    """How a metric is drawn; moved aside a little, or one bar would hide another."""
+    """How a metric is drawn."""
 
     metric: Metric
     dash: str
-    mark: str
-    aside: float
+    filled: bool
 
 
-MARKS = {"A_AUC": Mark(a_auc, "-", "o", 0.98), "A_last": Mark(a_last, "--", "s", 1.02)}
+MARKS = {"A_AUC": Mark(a_auc, "-", True), "A_last": Mark(a_last, "--", False)}
+SHAPES = "osD^vPX"  # of the settings of one method
+BARS = "bars: ± 1 standard deviation"
+ASIDE = 1.03  # from line to line, or one bar would hide another
 
 
 def effect_of_k(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
@@ -64,29 +66,51 @@ def with_several_k(runs: Sequence[Run]) -> list[Run]:
 
 
 def show(axes: Axes, groups: Sequence[Group], values: Sequence[int]) -> None:
-    """Draw a line for each metric and each method; all but k tells methods apart."""
+    """Draw a line for each metric and each method with its settings, of which k is the axis.
+
+    A method has its colour; its settings differ in shade and in the shape of the marks.
+    """
     by_name: dict[str, list[Group]] = {}
     for group in sorted(groups, key=k_of):
         by_name.setdefault(without_k(group.row), []).append(group)
-    for name, several in by_name.items():
-        for metric, mark in MARKS.items():
-            spreads = [spread(percent(group, mark.metric)) for group in several]
-            axes.errorbar(
-                [mark.aside * k_of(group) for group in several],
-                [s.mean for s in spreads],
-                yerr=[s.std or 0.0 for s in spreads],
-                linestyle=mark.dash,
-                marker=mark.mark,
-                markersize=5,
-                capsize=3,
-                color=colour_of(several[0].method),
-                label=f"{name}: {metric}",
-            )
+    methods = [several[0].method for several in by_name.values()]
+    lines = [(place, metric) for place in range(len(by_name)) for metric in MARKS]
+    for number, (place, metric) in enumerate(lines):
+        name, several = list(by_name.items())[place]
+        variant = methods[:place].count(methods[place])
+        aside = ASIDE ** (number - (len(lines) - 1) / 2)
+        show_line(axes, f"{name}: {metric}", several, MARKS[metric], variant, aside)
+    if any(len(group.runs) > 1 for group in groups):
+        axes.errorbar([], [], yerr=[], linestyle="none", capsize=3, color="0.5", label=BARS)
     axes.set_xscale("log")
     axes.set_xticks(values, [str(k) for k in values])
     axes.set_xticks([], minor=True)
     axes.set_xlabel("neighbours k")
     axes.set_ylabel("accuracy, %")
+
+
+def show_line(
+    axes: Axes, label: str, groups: Sequence[Group], mark: Mark, variant: int, aside: float
+) -> None:
+    """Draw one metric of one method with one choice of its other settings."""
+    colour = shade(colour_of(groups[0].method), variant)
+    spreads = [spread(percent(group, mark.metric)) for group in groups]
+    bands = [s.band(0.0, 100.0) for s in spreads]
+    axes.errorbar(
+        [aside * k_of(group) for group in groups],
+        [s.mean for s in spreads],
+        yerr=[
+            [s.mean - low for s, (low, _) in zip(spreads, bands, strict=True)],
+            [high - s.mean for s, (_, high) in zip(spreads, bands, strict=True)],
+        ],
+        linestyle=mark.dash,
+        marker=SHAPES[variant % len(SHAPES)],
+        markersize=5,
+        markerfacecolor=colour if mark.filled else "white",
+        capsize=3,
+        color=colour,
+        label=label,
+    )
 
 
 def k_of(group: Group) -> int:

@@ -1,0 +1,76 @@
+"""What a table can show of runs: metrics of their histories, numbers of probes, and costs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from earl.catalogue import METRICS
+from earl.errors import DataNotFound, UnknownName
+from earl.registry import suggest
+from earl.report.figures.selection import command
+from earl.runs import Run
+
+# What learning has cost by the end, as histories name it, and its unit; see `Learner.costs`.
+COSTS: Mapping[str, str] = {"updates": "", "images": "", "flops": "FLOP", "bytes": "B"}
+SECONDS = "seconds"  # are in the summary: histories of equal runs have equal bytes
+# Numbers that probes record at every evaluation: the probe, and the unit.
+READINGS: Mapping[str, tuple[str, str]] = {
+    "bias": ("bias", ""),
+    "NC1": ("collapse", ""),
+    "NC2": ("collapse", ""),
+    "NC3": ("collapse", ""),
+    "training_error": ("training-error", "%"),
+    **{f"accuracy_turned_{degrees}": ("rotations", "%") for degrees in (0, 90, 180, 270)},
+}
+BEST: Mapping[str, Literal["highest", "lowest"]] = {
+    **dict.fromkeys(("A_AUC", "A_last", "AOA"), "highest"),
+    **dict.fromkeys(("forgetting", "training_error", "bias", "NC1", "NC2", "NC3"), "lowest"),
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a column of numbers is about, and the unit they are in."""
+
+    name: str
+    unit: str = "%"
+    kind: Literal["metric", "reading", "cost"] = "metric"
+
+
+def measure_of(name: str, runs: Sequence[Run]) -> Measure:
+    """Return what is meant by a name: a metric, or a number that some of these runs recorded."""
+    if name in METRICS:
+        return Measure(name)
+    recorded = {n for run in runs for n in run.history[-1].numbers if n not in COSTS}
+    probe, unit = READINGS.get(name, ("", ""))
+    if name in recorded:
+        return Measure(name, unit, "reading")
+    if probe:
+        raise DataNotFound(
+            f"none of the {len(runs)} runs has recorded {name!r}; record it with, for example: "
+            f"{command(runs[0], probe)}"
+        )
+    known = tuple(dict.fromkeys([*METRICS.names(), *READINGS, *sorted(recorded)]))
+    raise UnknownName(
+        f"there is no metric {name!r}, nor has a run recorded such a number; {suggest(name, known)}"
+    )
+
+
+def cost_measures(runs: Sequence[Run]) -> list[Measure]:
+    """Return the costs that at least one of the runs has recorded."""
+    known = {name for run in runs for name in run.history[-1].numbers}
+    found = [Measure(name, unit, "cost") for name, unit in COSTS.items() if name in known]
+    return [*found, Measure(SECONDS, "s", "cost")]
+
+
+def value_of(run: Run, measure: Measure, again: Sequence[Run] = ()) -> float | None:
+    """Return the number of a run, or None; the same run, made again, may have recorded it."""
+    if measure.kind == "metric":
+        return 100 * METRICS[measure.name](run.history)
+    if measure.name == SECONDS:
+        return run.seconds
+    for one in (run, *again):
+        value = one.history[-1].numbers.get(measure.name)
+        if value is not None:
+            return 100 * value if measure.unit == "%" else value
+    return None
