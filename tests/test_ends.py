@@ -23,10 +23,11 @@ def environment(unbuffered: bool) -> dict[str, str]:
     return env | ({"PYTHONUNBUFFERED": "1"} if unbuffered else {})
 
 
+@pytest.mark.parametrize("words", ["list", "--version"])  # more than a buffer holds, and less
 @pytest.mark.parametrize("unbuffered", [False, True])
-def test_nothing_is_said_where_the_reader_has_gone(unbuffered: bool) -> None:
+def test_nothing_is_said_where_the_reader_has_gone(unbuffered: bool, words: str) -> None:
     with subprocess.Popen(
-        [*EARL, "list"],
+        [*EARL, words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(unbuffered),
@@ -38,11 +39,12 @@ def test_nothing_is_said_where_the_reader_has_gone(unbuffered: bool) -> None:
 
 
 @NEEDS_FULL
+@pytest.mark.parametrize("words", ["list", "--version"])
 @pytest.mark.parametrize("unbuffered", [False, True])
-def test_a_full_disk_behind_standard_output_is_one_line(unbuffered: bool) -> None:
+def test_a_full_disk_behind_standard_output_is_one_line(unbuffered: bool, words: str) -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
-            [*EARL, "list"],
+            [*EARL, words],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -99,6 +101,17 @@ def test_ctrl_c_while_imports_go_on_is_no_traceback(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert (done.returncode, done.stderr) == (130, "earl: stopped\n")
+
+
+def test_ctrl_c_within_a_command_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def invoke(app: object, words: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_end, "invoke", invoke)
+    assert outcome(app, ["list"]) == 130
+    assert capsys.readouterr().err == "earl: stopped\n"
 
 
 def test_the_package_imports_nothing_before_ctrl_c_is_looked_after() -> None:
