@@ -104,14 +104,18 @@ def bar(name: str, console: Console) -> Generator[None, Moment, None]:
 
 
 def lines(name: str, console: Console) -> Generator[None, Moment, None]:
-    """Print about ten lines in all, with the newest accuracy and the time that is left."""
+    """Print about ten lines in all, with the newest accuracy and the time that is left.
+
+    A line comes with an evaluation after a tenth of the samples, without one after a fifth.
+    """
     begun, first, shown, known = time.monotonic(), None, 0, ""
     while True:
         moment = yield
         first = moment.step - 1 if first is None else first
         if e := moment.evaluation:
             known = f", {len(e.total)} classes, accuracy {100 * e.accuracy:.1f} %"
-        if moment.step == moment.total or moment.step - shown >= moment.total / 10:
+        due = moment.total / (10 if e else 5)
+        if moment.step == moment.total or moment.step - shown >= due:
             shown, left = moment.step, moment.total - moment.step
             seconds = (time.monotonic() - begun) * left / (moment.step - first)
             rest = f", about {clock(seconds)} left" if left else ""
