@@ -70,6 +70,8 @@ LAYERS = [
         "estimate",
         "experiment",
         "matching",
+        "measuring",
+        "progressnote",
         "meanings",
         "rundirectory",
         "saves",

@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 
 from earl.errors import DamagedRun, EarlError
 from earl.history import Evaluation, from_line, lines_of, read_history, to_line
-from earl.metrics import (
-    OVER_ALL_BUCKETS,
-    a_auc,
-    a_auc_all,
-    a_last,
-    a_last_all,
-    aoa,
-    forgetting,
-    measured,
-)
+from earl.measuring import OVER_ALL_BUCKETS, measured
+from earl.metrics import a_auc, a_auc_all, a_last, a_last_all, aoa, forgetting
 
 METRICS = [a_auc, a_auc_all, a_last, a_last_all, aoa, forgetting]
 

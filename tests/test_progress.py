@@ -9,13 +9,14 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from earl import progress
+from earl import progressnote
 from earl.cli import app
 from earl.durable import lock_directory
 from earl.engines import Job
 from earl.experiment import Experiment
 from earl.history import Evaluation
-from earl.progress import NOTE, lines, noted, read_note, write_note
+from earl.progress import lines
+from earl.progressnote import NOTE, noted, read_note, write_note
 from earl.run import Moment
 from earl.rundirectory import RunDirectory
 from earl.sweep import LOG, Run, look_at
@@ -44,7 +45,7 @@ class Going:
 def test_a_run_that_goes_on_notes_how_far_it_is(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(progressnote, "NOTE_SECONDS", 0.0)
     moments = noted(run.run(device="cpu", threads=1), run.path)
     for step in (1, 2, 3):
         assert next(moments).step == step and read_note(run.path) == (step, 40)
@@ -60,8 +61,8 @@ def test_the_command_notes_how_far_its_run_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[int] = []
-    monkeypatch.setattr(progress, "NOTE_SECONDS", 0.0)
-    monkeypatch.setattr(progress, "write_note", lambda folder, step, total: steps.append(step))
+    monkeypatch.setattr(progressnote, "NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(progressnote, "write_note", lambda folder, step, total: steps.append(step))
     words = [*EXPERIMENT.command(), "--out", str(tmp_path), "--threads", "1", "--device", "cpu"]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert steps == list(range(1, 41))
@@ -71,7 +72,7 @@ def test_notes_are_written_about_once_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr(progressnote.time, "monotonic", lambda: now)
 
     def moments() -> Generator[Moment]:
         for step in range(1, 10):
@@ -134,7 +135,7 @@ def test_a_note_goes_through_no_link_and_waits_for_nobody(tmp_path: Path) -> Non
 
 def test_a_log_of_a_run_tells_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr(progressnote.time, "monotonic", lambda: now)
     text = StringIO()
     painter = lines("er", Console(file=text, width=20))
     next(painter)

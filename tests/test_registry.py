@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from earl import catalogue
-from earl.errors import EarlError, UnknownName
-from earl.registry import Registry, suggest
+from earl.errors import EarlError, UnknownName, suggest
+from earl.registry import Registry
 
 REGISTRIES = {name: r for name, r in vars(catalogue).items() if isinstance(r, Registry)}
 LISTED = [

@@ -69,8 +69,7 @@ def reproduce(
 
 def file_of(name: str, scale: Scale) -> str:
     """Return the name of the sweep file for a table or figure in one of its two sizes."""
-    from earl.errors import UnknownName
-    from earl.registry import suggest
+    from earl.errors import UnknownName, suggest
 
     if name not in (known := files()):
         raise UnknownName(f"no table or figure named {name!r}; {suggest(name, tuple(known))}")
@@ -100,8 +99,7 @@ def print_ledger(table: str | None, out: Path, as_json: bool) -> None:
     from rich.console import Console
 
     from earl.cli_report import settle
-    from earl.errors import UnknownName
-    from earl.registry import suggest
+    from earl.errors import UnknownName, suggest
     from earl.report.ledger import ledger, summary
     from earl.runs import find_runs
 

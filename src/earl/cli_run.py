@@ -135,10 +135,10 @@ def carry_out(
     board: Path | None = None,
 ) -> None:
     """Run to the end, alone or with the other ranks of torchrun, then print the result."""
-    from earl import progress
     from earl.allocator import keep_freed_memory
     from earl.experiment import usable_device
     from earl.places import check_threads
+    from earl.progressnote import noted
     from earl.together import carry_on, join, losses_explained
 
     keep_freed_memory()
@@ -153,7 +153,7 @@ def carry_out(
         moments = carry_on(directory, dataset, ranks, device, threads, seconds)
         if ranks is None or ranks.first:
             moments = cli_report.shown_live(directory, moments, board)
-            moments = progress.noted(moments, directory.path)
+            moments = noted(moments, directory.path)
         show_progress(moments, directory.experiment.method, directory.path, ranks)
     if ranks is not None and not ranks.first:
         return

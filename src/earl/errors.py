@@ -1,5 +1,8 @@
 """The few kinds of error that earl raises on purpose; each message says what to do."""
 
+import difflib
+from collections.abc import Collection
+
 
 class EarlError(Exception):
     """Base of everything earl raises on purpose. The command line prints it as one line."""
@@ -82,3 +85,9 @@ class MixedRuns(EarlError):
 
 class ContractBroken(EarlError):
     """A method does not keep what every method must."""
+
+
+def suggest(name: str, known: Collection[str]) -> str:
+    """Return the end of an error message: the nearest known name, or all of them."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"

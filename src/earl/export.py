@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from earl.errors import EarlError
 from earl.history import Evaluation
-from earl.metrics import measured
+from earl.measuring import measured
 from earl.runs import Run
 
 if TYPE_CHECKING:

@@ -2,19 +2,10 @@
 
 from collections.abc import Sequence
 
-from earl.catalogue import METRICS
 from earl.errors import EarlError
 from earl.history import Evaluation
 
 History = Sequence[Evaluation]
-OVER_ALL_BUCKETS = ("A_AUC_all", "A_last_all")  # elsewhere they say nothing new
-
-
-def measured(history: History) -> dict[str, float]:
-    """Return all metrics by name; those over all time buckets only where there are buckets."""
-    buckets = "accuracy_all_domains" in some(history)[-1].extra
-    names = [entry.name for entry in METRICS if buckets or entry.name not in OVER_ALL_BUCKETS]
-    return {name: METRICS[name](history) for name in names}
 
 
 def a_auc(history: History) -> float:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from earl.errors import InvalidSetting, UnknownName
+from earl.errors import InvalidSetting, UnknownName, suggest
 from earl.meanings import UNTOLD, Meaning, meaning_of
 from earl.recipes import Value
-from earl.registry import suggest
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from earl.datasets.dataset import Dataset
-from earl.errors import StreamFileError
-from earl.registry import suggest
+from earl.errors import StreamFileError, suggest
 from earl.streams import Schedule, images_by_class, without_boundaries
 
 TASKS = 5  # of the artificial boundaries where a file names none, as in EARL's experiments

@@ -1,12 +1,11 @@
 """A table of names: what the command line offers, and how to find it without importing torch."""
 
-import difflib
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from earl.errors import UnknownName
+from earl.errors import UnknownName, suggest
 
 T = TypeVar("T")
 
@@ -69,12 +68,6 @@ class Registry(Generic[T]):
         if entry.name in self._entries:
             raise ValueError(f"{self.kind} {entry.name!r} is registered already")
         self._entries[entry.name] = entry
-
-
-def suggest(name: str, known: "dict[str, object] | dict[str, Entry[T]] | tuple[str, ...]") -> str:
-    """Return the end of an error message: the nearest known name, or all of them."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"
 
 
 def first_line(thing: object) -> str:

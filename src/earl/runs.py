@@ -10,14 +10,13 @@ from typing import Any
 
 from earl.data import Name
 from earl.datasets.dataset import titles
-from earl.errors import DamagedRun, DataNotFound, EarlError, InvalidSetting, UnknownName
+from earl.errors import DamagedRun, DataNotFound, EarlError, InvalidSetting, UnknownName, suggest
 from earl.experiment import Experiment, short
 from earl.history import Evaluation
 from earl.options import Options
 from earl.printable import printable
 from earl.recipes import Value
 from earl.records import read_record
-from earl.registry import suggest
 from earl.seals import SEALED, read_checked, read_summary
 
 IDENTITY = ("method", "dataset", "stream", "seed", "settings", "probes", "stream_sha256")

@@ -10,7 +10,7 @@ from earl.finite import check_finite
 from earl.history import Evaluation, parse_history, read_history, read_lines
 from earl.historyfile import HistoryFile
 from earl.learner import Learner
-from earl.metrics import measured
+from earl.measuring import measured
 from earl.run import Moment, naming_the_step
 from earl.seals import beginning, check_snapshot, identity, summary_text
 from earl.snapshot import Snapshot, newest_step, read_newest, write_snapshot

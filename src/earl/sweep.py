@@ -24,7 +24,7 @@ from earl.engines import Engine, Job, LocalEngine
 from earl.errors import DirectoryInUse, EarlError, RunConflict
 from earl.experiment import Experiment
 from earl.history import read_history
-from earl.progress import NOTE, read_note
+from earl.progressnote import NOTE, read_note
 from earl.reading import open_regular
 from earl.records import read_record
 from earl.rundirectory import SNAPSHOT_SECONDS, RunDirectory

@@ -10,12 +10,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from earl.errors import DataNotFound, EarlError, SweepFileError, UnknownName
+from earl.errors import DataNotFound, EarlError, SweepFileError, UnknownName, suggest
 from earl.experiment import Experiment
 from earl.printable import printable
 from earl.reading import read_text
 from earl.recipes import Value
-from earl.registry import suggest
 
 LARGEST = 1 << 20  # bytes of a sweep file
 KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""

@@ -8,8 +8,7 @@ import torch
 from earl.bench import guards, neighbours, parts, starts, steps
 from earl.bench.figures import Figure
 from earl.bench.timing import Effort
-from earl.errors import UnknownName
-from earl.registry import suggest
+from earl.errors import UnknownName, suggest
 
 Measure = Callable[[Effort], Iterator[Figure]]
 

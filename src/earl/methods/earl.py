@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting, UnknownName
+from earl.errors import InvalidSetting, UnknownName, suggest
 from earl.etf import Frame, SimplexETF, dot_regression
 from earl.finite import differentiate
 from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
@@ -22,7 +22,6 @@ from earl.preparatory import (
     one_form_each,
 )
 from earl.randomness import Randomness
-from earl.registry import suggest
 from earl.residuals import ResidualMemory, correct
 from earl.transforms import NEGATIVES, augment_together
 from earl.work import Work

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.classmeans import ClassMeans
-from earl.errors import InvalidSetting, UnknownName
+from earl.errors import InvalidSetting, UnknownName, suggest
 from earl.etf import Frame, SimplexETF, dot_regression
 from earl.finite import differentiate
 from earl.frozen import (
@@ -25,7 +25,6 @@ from earl.memory import Memory, greedy_balanced
 from earl.networks import Projection, build, feature_size
 from earl.quantizer import ProductQuantizer
 from earl.randomness import Randomness
-from earl.registry import suggest
 from earl.work import Pass, Work
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from earl.catalogue import METRICS
-from earl.errors import DataNotFound, UnknownName
-from earl.registry import suggest
+from earl.errors import DataNotFound, UnknownName, suggest
 from earl.report.figures.selection import command
 from earl.runs import Run
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-from earl.errors import UnknownName
+from earl.errors import UnknownName, suggest
 from earl.recipes import Value
-from earl.registry import suggest
 
 
 @dataclass(frozen=True)

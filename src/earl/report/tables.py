@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from earl.errors import InvalidSetting, UnknownName
+from earl.errors import InvalidSetting, UnknownName, suggest
 from earl.recipes import Value
-from earl.registry import suggest
 from earl.report.figures.selection import recorded
 from earl.report.groups import Column, Group, group_runs
 from earl.report.measures import Measure, cost_measures, measure_of, value_of
