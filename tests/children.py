@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
-IMPORTED = ("earl.cli", "earl.contract", "earl.rundirectory")
+IMPORTED = ("earl.cli.app", "earl.experiments.contract", "earl.experiments.runs.directory")
 IMPORTED += ("torch._dynamo",)  # the first optimiser of every child would
 
 

@@ -12,17 +12,17 @@ import torch
 from hypothesis import settings
 
 from children import Children
-from earl.catalogue import METHODS
-from earl.datasets import shapes
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
+from earl.data.sets import shapes
 from earl.errors import InvalidSetting
-from earl.experiment import Experiment
-from earl.learner import Learner, Setting
-from earl.networks import ResNet, build
-from earl.onednn import require_bfloat16
+from earl.experiments.catalogue import METHODS
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.directory import RunDirectory
+from earl.learning.learner import Learner, Setting
+from earl.nn.augment import Augment, View
+from earl.nn.networks import ResNet, build
+from earl.nn.onednn import require_bfloat16
 from earl.randomness import Randomness
-from earl.rundirectory import RunDirectory
-from earl.transforms import Augment, View
 
 torch.set_num_threads(1)
 settings.register_profile("earl", deadline=None, derandomize=True, print_blob=True)

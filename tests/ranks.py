@@ -7,15 +7,15 @@ import torch
 from torch import nn
 from torch.testing import assert_close as close
 
-from earl.catalogue import METHOD_FACTS
 from earl.errors import EarlError
-from earl.experiment import Experiment
-from earl.learner import Learner
-from earl.matching import noise_learner, random_images
+from earl.experiments.catalogue import METHOD_FACTS
+from earl.experiments.experiment import Experiment
+from earl.experiments.matching import noise_learner, random_images
+from earl.experiments.torchrun import join
+from earl.learning.learner import Learner
 from earl.methods.memo import MEMO
-from earl.parallel import Ranks
-from earl.state import digest, flatten
-from earl.together import join
+from earl.nn.ranks import Ranks
+from earl.storage.state import digest, flatten
 
 SHAPE, CLASSES, SAMPLES = (3, 8, 8), 4, 32
 

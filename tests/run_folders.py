@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from earl.durable import remove
-from earl.environment import environment
-from earl.experiment import Experiment
-from earl.history import Evaluation, lines_of, read_lines
-from earl.metrics import a_auc
-from earl.records import FORMAT
-from earl.seals import seal, summary_text
-from earl.snapshot import read_newest, write_snapshot
+from earl.evaluation.history import Evaluation, lines_of, read_lines
+from earl.evaluation.metrics import a_auc
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.environment import environment
+from earl.experiments.runs.files import FORMAT
+from earl.experiments.runs.seals import seal, summary_text
+from earl.storage.files import remove
+from earl.storage.snapshot import read_newest, write_snapshot
 
 QUESTIONS = 1000  # of the exam in all
 

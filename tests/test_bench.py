@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from earl.bench import guards, record, rows, starts
-from earl.bench.figures import Figure, ratio_figure
+from earl.bench.measured import Figure, ratio_figure
 from earl.bench.neighbours import neighbour, spinning_on
 from earl.bench.parts import LargestTensor, asking
 from earl.bench.profile import profile
@@ -18,12 +18,12 @@ from earl.bench.rows import ROWS, choose, measured
 from earl.bench.starts import picture, write_parquet
 from earl.bench.subjects import bare_step, earl_midway, midway, observing, on, tiny_earl, updating
 from earl.bench.timing import Effort, Times, take_turns
-from earl.cli import app
-from earl.datasets import seals
-from earl.datasets.cifar import cifar10
-from earl.datasets.source import Source
+from earl.cli.app import app
+from earl.data import seals
+from earl.data.sets.cifar import cifar10
+from earl.data.source import Source
 from earl.errors import UnknownName
-from earl.methods.earl import EARL
+from earl.methods.earl.earl import EARL
 
 PERFORMANCE = Path(__file__).parents[1] / "docs" / "performance.md"
 

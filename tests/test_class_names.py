@@ -9,17 +9,17 @@ from scipy.io import savemat
 from typer.testing import CliRunner
 
 from datasets_trees import WNIDS, save, source, write_imagenet, write_tiny_imagenet
-from earl.cli import app
-from earl.data import check_unchanged
-from earl.datasets import imagenet, tiny_imagenet
-from earl.datasets.words import read_words
+from earl.cli.app import app
+from earl.data.sets import imagenet, tiny_imagenet
+from earl.data.sets.words import read_words
 from earl.errors import MixedRuns, RunConflict
-from earl.experiment import Experiment
-from earl.export import export_csv, export_parquet
-from earl.report.page import make_page
-from earl.report.tables import make_table
-from earl.rundirectory import RunDirectory
-from earl.runs import find_runs
+from earl.experiments.experiment import Experiment
+from earl.experiments.loading import check_unchanged
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.records import find_runs
+from earl.report.export.tables import export_csv, export_parquet
+from earl.report.page.page import make_page
+from earl.report.tables.table import make_table
 from run_folders import write_run
 
 SMALL = {"depth": 8, "width": 4, "every": 10, "memory_size": 8, "tasks": 2}
@@ -125,7 +125,7 @@ def test_words_need_no_preparing_anew(tmp_path, monkeypatch):
     folder = write_tiny_imagenet(tmp_path / "data")
     (folder / "words.txt").unlink()
     assert tiny_imagenet.load(source(tmp_path)).words == ()
-    monkeypatch.setattr("earl.datasets.cache.build", lambda *_: pytest.fail("prepared anew"))
+    monkeypatch.setattr("earl.data.cache.build", lambda *_: pytest.fail("prepared anew"))
     (folder / "words.txt").write_text("n01443537\tgoldfish\n")
     assert tiny_imagenet.load(source(tmp_path)).words == ("goldfish", "", "")
 

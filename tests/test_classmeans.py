@@ -2,7 +2,7 @@
 
 import torch
 
-from earl.classmeans import ClassMeans
+from earl.methods.frozen.classmeans import ClassMeans
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -14,10 +14,10 @@ import pytest
 
 from children import Children
 from earl import __version__ as version
-from earl.cli import main
-from earl.durable import lock_directory
-from earl.history import read_history
-from earl.rundirectory import RunDirectory
+from earl.cli.app import main
+from earl.evaluation.history import read_history
+from earl.experiments.runs.directory import RunDirectory
+from earl.storage.files import lock_directory
 
 ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
 SHAPES = ["--dataset", "shapes", "--threads", "1"]
@@ -177,9 +177,9 @@ def test_a_run_in_use_and_a_damaged_run_have_their_own_exit_codes(
 
 
 FEWER = """
-import functools, earl.cli, earl.demo
-earl.demo.Experiment = functools.partial(earl.demo.Experiment, settings={"per_class": 25})
-earl.cli.main()
+import functools, earl.cli.app, earl.cli.demo
+earl.cli.demo.Experiment = functools.partial(earl.cli.demo.Experiment, settings={"per_class": 25})
+earl.cli.app.main()
 """
 
 

@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from earl.collapse import nc1, nc2, nc3
-from earl.datasets.dataset import Split
+from earl.data.dataset import Split
 from earl.errors import EarlError
-from earl.etf import SimplexETF
-from earl.learner import Classes
-from earl.probes import MOST_PER_CLASS, collapse
-from earl.run import Scene
+from earl.evaluation.loop import Scene
+from earl.evaluation.probes import MOST_PER_CLASS, collapse
+from earl.learning.learner import Classes
+from earl.nn.collapse import nc1, nc2, nc3
+from earl.nn.etf import SimplexETF
 
 
 def generator(seed=0):

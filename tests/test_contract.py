@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from earl.catalogue import METHODS
-from earl.contract import CHECKS, check_method, fault, maker
 from earl.errors import ContractBroken, EarlError
-from earl.learner import Learner, Setting, Stateful, forward
-from earl.memory import Memory, reservoir
+from earl.experiments.catalogue import METHODS
+from earl.experiments.contract import CHECKS, check_method, fault, maker
+from earl.learning.learner import Learner, Setting, Stateful, forward
+from earl.learning.memory import Memory, reservoir
 from earl.methods.er import ER
-from earl.networks import ResNet
-from earl.state import digest
-from earl.transforms import NEGATIVES
+from earl.nn.augment import NEGATIVES
+from earl.nn.networks import ResNet
+from earl.storage.state import digest
 
 DOCS = Path(__file__).parent.parent / "docs" / "methods"
 Make = Callable[..., Learner]
@@ -46,7 +46,9 @@ def shorter(blocks: int, **given: int) -> ResNet:
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_contract(name: str, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if check != "it_learns":  # all else is asked of any network
-        monkeypatch.setattr("earl.contract_guards.ResNet", partial(shorter, BLOCKS.get(name, 1)))
+        monkeypatch.setattr(
+            "earl.experiments.contract.guards.ResNet", partial(shorter, BLOCKS.get(name, 1))
+        )
     CHECKS[check](maker(METHODS[name]))
 
 
@@ -162,7 +164,7 @@ def test_preparatory_images_of_any_kind_are_made_of_augmented_ones(
     negative: str, count: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partners that are mixed in as well; noise is made of nothing, and the method says so."""
-    monkeypatch.setattr("earl.contract_guards.ResNet", partial(shorter, 1))
+    monkeypatch.setattr("earl.experiments.contract.guards.ResNet", partial(shorter, 1))
     make = maker(METHODS["earl"], negative=negative, preparatory_count=count)
     assert (make().own_views > 0) == (negative == "noise")
     CHECKS[AUGMENTED](make)
@@ -197,7 +199,7 @@ def test_views_of_their_own_do_not_hide_images_as_they_are(name: str, kept: int)
 def test_the_contract_with_an_augmented_stream(
     name: str, check: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("earl.contract_guards.ResNet", partial(shorter, BLOCKS[name]))
+    monkeypatch.setattr("earl.experiments.contract.guards.ResNet", partial(shorter, BLOCKS[name]))
     CHECKS[check](maker(METHODS[name], augment_stream=True, base=8))
 
 

@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 from torch.nn import functional as F
 
-from earl.contrast import contrast_augment, draw_boxes, draw_jitter, jitter, resized_crop, turn_hue
 from earl.errors import InvalidInput
+from earl.nn.contrastive_augment import (
+    contrast_augment,
+    draw_boxes,
+    draw_jitter,
+    jitter,
+    resized_crop,
+    turn_hue,
+)
 
 SIZES = [(32, 32), (33, 20), (7, 13), (2, 5), (1, 1)]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from earl.datasets import download as downloads
-from earl.datasets.download import ARCHIVES, Archive, Limits, fetch, unpack
+from earl.data import download as downloads
+from earl.data.download import ARCHIVES, Archive, Limits, fetch, unpack
 from earl.errors import DataNotFound, EarlError, UnsafeArchive
 
 LIMITS = Limits(bytes=1 << 20, members=1000)

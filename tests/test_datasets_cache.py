@@ -14,13 +14,14 @@ import pytest
 import torch
 
 from datasets_trees import save, source, write_cifar10_binary
-from earl import images
-from earl.datasets import cifar, folder, lazy, parts, prepare
-from earl.datasets.dataset import batches
-from earl.datasets.files import FileList, found_files
-from earl.datasets.lazy import AHEAD, Pictures
-from earl.datasets.parts import FilePart, hash_image
-from earl.datasets.source import Listing, hold_out, slug
+from earl.data import decode as images
+from earl.data import lazy, parts, prepare
+from earl.data.dataset import batches
+from earl.data.files import FileList, found_files
+from earl.data.lazy import AHEAD, Pictures
+from earl.data.parts import FilePart, hash_image
+from earl.data.sets import cifar, folder
+from earl.data.source import Listing, hold_out, slug
 from earl.errors import EarlError
 
 
@@ -47,7 +48,7 @@ def entries(tmp_path):
 def test_second_start_decodes_nothing_and_gives_the_same(photos, tmp_path, monkeypatch):
     first, seen = load(tmp_path)
     assert seen[-1] == ("prepare", 2, 2)
-    monkeypatch.setattr("earl.images.Sheet", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr("earl.data.decode.Sheet", lambda *_: pytest.fail("decoded again"))
     second, seen = load(tmp_path)
     assert not seen and torch.equal(second.train.images, first.train.images)
     assert (second.mean, second.class_names) == (first.mean, first.class_names)
@@ -269,11 +270,11 @@ import resource, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from earl.datasets import folder
-from earl.datasets.source import Source
-from earl.run import Exam, learn_online
-from earl.streams import Stream, iid
-from earl.learner import Learner
+from earl.data.sets import folder
+from earl.data.source import Source
+from earl.evaluation.loop import Exam, learn_online
+from earl.data.streams import Stream, iid
+from earl.learning.learner import Learner
 
 class Idle(Learner):
     def __init__(self): self.seen = 0

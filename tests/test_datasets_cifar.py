@@ -22,9 +22,9 @@ from datasets_trees import (
     write_cifar100_python,
     write_parquet,
 )
-from earl.datasets import cifar, cifar_pickle, parquet
+from earl.data.sets import cifar, cifar_pickle, parquet
+from earl.data.streams import Stream, gaussian
 from earl.errors import DataNotFound, InvalidInput, InvalidSetting
-from earl.streams import Stream, gaussian
 
 
 def as_images(rows):

@@ -11,9 +11,9 @@ import pytest
 from numpy.lib.format import open_memmap
 
 from datasets_trees import save
-from earl import images
-from earl.datasets.decoders import Decoders, Decoding, ask
-from earl.datasets.parts import FilePart, ParquetPart
+from earl.data import decode as images
+from earl.data.decoders import Decoders, Decoding, ask
+from earl.data.parts import FilePart, ParquetPart
 from earl.errors import InvalidInput
 
 
@@ -111,8 +111,9 @@ def test_leaving_does_not_wait_for_work_that_nobody_wants_any_more(folder: Path)
 SCRIPT = """
 import sys
 from pathlib import Path
-from earl.datasets import folder, prepare
-from earl.datasets.source import Source
+from earl.data.sets import folder
+from earl.data import prepare
+from earl.data.source import Source
 
 root = Path(sys.argv[1])
 with (root / "started").open("a") as file:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
-from earl.datasets import digits
+from earl.data.sets import digits
 
 
 def test_the_digits_are_those_that_scikit_learn_loads() -> None:
@@ -20,7 +20,9 @@ def test_the_digits_are_those_that_scikit_learn_loads() -> None:
 
 
 def test_scikit_learn_is_not_needed_for_them() -> None:
-    script = "import sys; sys.modules['sklearn'] = None; import earl.datasets.digits as d; d.load()"
+    script = (
+        "import sys; sys.modules['sklearn'] = None; import earl.data.sets.digits as d; d.load()"
+    )
     subprocess.run([sys.executable, "-c", script], check=True)
 
 

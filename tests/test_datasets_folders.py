@@ -6,9 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from datasets_trees import png, save, source, write_parquet
-from earl.cli import app
-from earl.datasets import folder, parquet, table
-from earl.datasets.splits import TEST, TRAIN, meaning, resembles
+from earl.cli.app import app
+from earl.data.sets import csv_list as table
+from earl.data.sets import folder, parquet
+from earl.data.splits import TEST, TRAIN, meaning, resembles
 from earl.errors import DataNotFound
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from earl import images
+from earl.data import decode as images
 from earl.errors import BrokenImage
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 
 from datasets_trees import jpeg, png, save, source, write_parquet
-from earl.datasets import folder, parquet, table
+from earl.data.sets import csv_list as table
+from earl.data.sets import folder, parquet
 from earl.errors import BrokenImage, DataNotFound, EarlError, InvalidInput, InvalidSetting
 
 

@@ -10,16 +10,16 @@ import torch
 from typer.testing import CliRunner
 
 from datasets_trees import save, write_cifar10_binary, write_clear
-from earl.catalogue import DATASETS, METHODS
-from earl.cli import app
-from earl.data import DataOptions, Name
-from earl.datasets import shapes
-from earl.datasets.reduce import reduced, rotated
+from earl.cli.app import app
+from earl.data.reduce import reduced, rotated
+from earl.data.sets import shapes
 from earl.errors import BrokenImage, EarlError, InvalidSetting, RunConflict, UnknownName
-from earl.experiment import Experiment, load_data
-from earl.places import Places, cores
-from earl.recipes import RECIPES, recipe
-from earl.rundirectory import RunDirectory
+from earl.experiments.catalogue import DATASETS, METHODS
+from earl.experiments.experiment import Experiment, load_data
+from earl.experiments.loading import DataOptions, Name
+from earl.experiments.places import Places, cores
+from earl.experiments.recipes import RECIPES, recipe
+from earl.experiments.runs.directory import RunDirectory
 
 SMALL = {"depth": 8, "width": 4, "every": 10, "memory_size": 8}
 

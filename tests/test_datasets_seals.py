@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from datasets_trees import png, save, source, write_cifar10_binary, write_parquet
-from earl.data import check_unchanged, facts
-from earl.datasets import cache, cifar, folder, parquet, shapes
-from earl.datasets.seals import fingerprint, write_manifest
+from earl.data import cache
+from earl.data.seals import fingerprint, write_manifest
+from earl.data.sets import cifar, folder, parquet, shapes
 from earl.errors import BrokenImage, EarlError, RunConflict
-from earl.experiment import Experiment
-from earl.rundirectory import RunDirectory
+from earl.experiments.experiment import Experiment
+from earl.experiments.loading import check_unchanged, facts
+from earl.experiments.runs.directory import RunDirectory
 
 SMALL = {"depth": 8, "width": 4, "every": 10, "memory_size": 8, "tasks": 2}
 

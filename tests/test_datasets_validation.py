@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from earl.datasets import digits, shapes
-from earl.datasets.reduce import with_smaller_exam, with_validation
+from earl.data.reduce import with_smaller_exam, with_validation
+from earl.data.sets import digits, shapes
 from earl.errors import InvalidSetting
-from earl.experiment import Experiment
+from earl.experiments.experiment import Experiment
 
 
 def pixels(split):

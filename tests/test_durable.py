@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from earl import durable, reading
 from earl.errors import DirectoryInUse
+from earl.storage import files as durable
+from earl.storage import reading
 
 CALLS = ("open", "write", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "close")
 
@@ -238,7 +239,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from earl.durable import lock_directory
+from earl.storage.files import lock_directory
 with lock_directory(Path(sys.argv[1])):
     if not os.fork():  # as a data loader does
         print(os.getpid(), flush=True)
@@ -287,7 +288,7 @@ def test_the_module_works_without_fcntl(tmp_path):
 import sys
 sys.modules["fcntl"] = None
 from pathlib import Path
-from earl.durable import lock_directory
+from earl.storage.files import lock_directory
 with lock_directory(Path(sys.argv[1])):
     pass
 """

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from earl import cli_end
-from earl.cli import app
-from earl.cli_end import outcome
+from earl.cli import end as cli_end
+from earl.cli.app import app
+from earl.cli.end import outcome
 
 ROOT = Path(__file__).parent.parent
 EARL = [sys.executable, "-m", "earl"]
@@ -88,8 +88,8 @@ main()
     ("module", "words"),
     [
         ("typer", ["list"]),
-        ("earl.cli_report", ["list"]),
-        ("earl.experiment", ["run", "--method", "er", "--dataset", "shapes"]),
+        ("earl.cli.report", ["list"]),
+        ("earl.experiments.experiment", ["run", "--method", "er", "--dataset", "shapes"]),
         ("torch", ["run", "--method", "er", "--dataset", "shapes"]),
     ],
 )

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from earl.engines import LocalEngine, RayEngine
 from earl.errors import EarlError, InvalidSetting
-from earl.experiment import Experiment
-from earl.sweep import sweep
+from earl.experiments.experiment import Experiment
+from earl.experiments.sweeps.engines import LocalEngine, RayEngine
+from earl.experiments.sweeps.sweep import sweep
 
 
 def parent_of(pattern: str) -> int | None:
@@ -69,7 +69,7 @@ def test_runs_share_the_cores_unless_the_user_says_otherwise(
     workers: int, cores: int, share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[dict[str, str]] = []
-    monkeypatch.setattr("earl.engines.cores", lambda: cores)
+    monkeypatch.setattr("earl.experiments.sweeps.engines.cores", lambda: cores)
     monkeypatch.setattr(subprocess, "Popen", lambda *words, env, **more: given.append(env))
     monkeypatch.delenv("OMP_NUM_THREADS")
     engine = LocalEngine(workers)

@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from earl import room as room_module
 from earl.errors import TooLarge
-from earl.estimate import estimate
-from earl.experiment import Experiment
-from earl.matching import noise_learner
-from earl.networks import TRAINED, ResNet, build
+from earl.experiments.estimate import estimate
+from earl.experiments.experiment import Experiment
+from earl.experiments.matching import noise_learner
+from earl.learning.work import Pass, flops
+from earl.nn import room as room_module
+from earl.nn.networks import TRAINED, ResNet, build
+from earl.nn.room import readable, require_room, room
 from earl.randomness import Randomness
-from earl.room import readable, require_room, room
-from earl.work import Pass, flops
 
 NETWORKS = [(8, 8, (1, 16, 16)), (18, 4, (3, 32, 32)), (34, 2, (3, 64, 64))]
 

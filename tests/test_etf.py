@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from earl.errors import InvalidSetting
-from earl.etf import Frame, SimplexETF, dot_regression
+from earl.nn.etf import Frame, SimplexETF, dot_regression
 
 DIMENSIONS = [1, 2, 3, 7, 64, 300]
 close = torch.testing.assert_close

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from earl.board import Board, export_tensorboard, watched
-from earl.cli import main
+from earl.cli.app import main
+from earl.cli.progress import Stopped, follow
 from earl.errors import EarlError
-from earl.export import export_csv, export_parquet
-from earl.metrics import a_auc
-from earl.progress import Stopped, follow
-from earl.rundirectory import RunDirectory
-from earl.runs import find_runs
+from earl.evaluation.metrics import a_auc
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.records import find_runs
+from earl.report.export.tables import export_csv, export_parquet
+from earl.report.export.tensorboard import Board, export_tensorboard, watched
 from run_folders import write_run
 
 
@@ -205,8 +205,8 @@ def test_a_signal_saves_the_run_under_a_board(few_runs, tmp_path, events):
 
 
 def test_a_run_in_use_leaves_the_board_of_its_user_alone(stopped, tmp_path):
-    from earl.durable import lock_directory
     from earl.errors import DirectoryInUse
+    from earl.storage.files import lock_directory
 
     run, _ = stopped
     before = [path.name for path in (tmp_path / "board").iterdir()]

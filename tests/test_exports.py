@@ -33,7 +33,7 @@ def test_import_and_help_need_no_torch() -> None:
             "import sys, earl\n"
             f"sys.argv = ['earl', *{words!r}]\n"
             "if sys.argv[1:]:\n"
-            "    from earl.cli import main\n"
+            "    from earl.cli.app import main\n"
             "    try: main()\n"
             "    except SystemExit as end: assert not end.code\n"
             f"print('HEAVY', sorted({heavy!r} & set(sys.modules)))\n"

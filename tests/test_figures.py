@@ -13,24 +13,24 @@ from matplotlib.image import AxesImage
 from matplotlib.text import Text
 from sklearn.manifold import TSNE
 
-from earl.catalogue import FIGURES, METHODS
-from earl.cli import main
+from earl.cli.app import main
+from earl.data.streams import Schedule
 from earl.errors import DataNotFound, EarlError, InvalidSetting, MixedRuns
-from earl.experiment import Experiment
-from earl.metrics import a_auc, a_last
-from earl.report.charts import charts_of, looks_of
+from earl.evaluation.metrics import a_auc, a_last
+from earl.experiments.catalogue import FIGURES, METHODS
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.records import choose_runs, find_runs
 from earl.report.figures import COLOURS
 from earl.report.figures.canvas import save
 from earl.report.figures.colours import colour_of, looks
-from earl.report.figures.heatmaps import nearest, newest_of
-from earl.report.figures.lines import moving_average, window
-from earl.report.figures.neighbours import MARKS
+from earl.report.figures.cosines import nearest, newest_of
+from earl.report.figures.curves import moving_average, window
+from earl.report.figures.effect_of_k import MARKS
+from earl.report.figures.streampicture import picture
 from earl.report.figures.tsne import Cloud
 from earl.report.groups import group_runs
-from earl.report.streampicture import picture
-from earl.rundirectory import RunDirectory
-from earl.runs import choose_runs, find_runs
-from earl.streams import Schedule
+from earl.report.page.charts import charts_of, looks_of
 from run_folders import write_run, write_summary
 
 ALL = ("training-error", "bias", "cosines", "features")

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from children import Children
-from earl.catalogue import METHODS
-from earl.contract_checks import samples
 from earl.errors import NotFinite, SnapshotError
-from earl.experiment import Experiment
-from earl.finite import all_finite, check_finite, differentiate, most_likely, telling
-from earl.learner import Learner
-from earl.recipes import Value
-from earl.rundirectory import RunDirectory
-from earl.snapshot import read_newest, write_snapshot
-from earl.state import digest
+from earl.experiments.catalogue import METHODS
+from earl.experiments.contract.checks import samples
+from earl.experiments.experiment import Experiment
+from earl.experiments.recipes import Value
+from earl.experiments.runs.directory import RunDirectory
+from earl.learning.learner import Learner
+from earl.nn.finite import all_finite, check_finite, differentiate, most_likely, telling
+from earl.storage.snapshot import read_newest, write_snapshot
+from earl.storage.state import digest
 
 Make = Callable[..., Learner]
 HALVES = ("earl-no-rc", "earl-no-pdt")  # of what `earl` and `vanilla-etf` have or lack together
@@ -189,7 +189,7 @@ def test_a_sum_that_overflows_is_no_fault() -> None:
 @pytest.fixture
 def saved_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a snapshot takes."""
-    monkeypatch.setattr("earl.clock.SNAPSHOT_SHARE", INF)
+    monkeypatch.setattr("earl.experiments.runs.clock.SNAPSHOT_SHARE", INF)
 
 
 @pytest.mark.usefixtures("saved_at_every_step")

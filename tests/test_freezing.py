@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from earl.freezing import begin_training, copy_frozen, frozen_parts, learning, let_learn
-from earl.networks import ResNet, build, train_forward, untracked
+from earl.nn.freezing import begin_training, copy_frozen, frozen_parts, learning, let_learn
+from earl.nn.networks import ResNet, build, train_forward, untracked
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -7,7 +7,10 @@ import torch
 from torch import nn
 
 from earl.errors import InvalidSetting
-from earl.frozen import (
+from earl.learning.learner import Setting
+from earl.learning.memory import Memory, greedy_balanced
+from earl.learning.work import Work
+from earl.methods.frozen.front import (
     PER_CODEWORD,
     Block,
     Divided,
@@ -18,12 +21,9 @@ from earl.frozen import (
     passes,
     room_for_codes,
 )
-from earl.learner import Setting
-from earl.memory import Memory, greedy_balanced
-from earl.networks import ResNet, build, train_forward
-from earl.quantizer import LLOYD, ProductQuantizer, vectors_of
-from earl.transforms import View
-from earl.work import Work
+from earl.methods.frozen.quantizer import LLOYD, ProductQuantizer, vectors_of
+from earl.nn.augment import View
+from earl.nn.networks import ResNet, build, train_forward
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -234,5 +234,5 @@ def test_impossible_divisions_are_refused() -> None:
     for blocks in (0, 3, 8, -2):
         with pytest.raises(InvalidSetting, match=r"from 1 to 2, since the network has 3 blocks"):
             Divided(resnet(depth=8, width=2), blocks, (3, 8, 8))
-    with pytest.raises(InvalidSetting, match=r"a ResNet of earl\.networks, not Sequential"):
+    with pytest.raises(InvalidSetting, match=r"a ResNet of earl.nn, not Sequential"):
         Divided(nn.Sequential(nn.Flatten(), nn.Linear(192, 8)), 1, (3, 8, 8))

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 import faulty_disk
-from earl import cli_end, historyfile, rundirectory
-from earl.cli import app
-from earl.cli_end import outcome
-from earl.failures import ADVICE, explained
+from earl.cli import end as cli_end
+from earl.cli.app import app
+from earl.cli.end import outcome
+from earl.cli.failures import ADVICE, explained
+from earl.experiments.runs import directory as rundirectory
+from earl.experiments.runs import historyfile
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.ENOLCK, errno.EROFS, errno.EACCES, errno.EMFILE)
 SMALL = ["--limit", "16", "--threads", "1", "--set", "every=8", "--set", "width=4"]

@@ -16,9 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.masked import masked_tensor
 
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting
-from earl.learner import UNKNOWN, Classes, Learner, Pace, Setting, Waiting, adam
+from earl.learning.learner import UNKNOWN, Classes, Learner, Pace, Setting, Waiting, adam
+from earl.learning.work import Pass, Work
 from earl.randomness import Randomness, words
-from earl.work import Pass, Work
 
 IDS = st.lists(st.integers(0, 50), min_size=1, max_size=12)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from earl.experiment import Experiment
-from earl.rundirectory import RunDirectory
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.directory import RunDirectory
 
 SEEDS = (1, 2, 3)
 A_AUC = Callable[[str], list[float]]

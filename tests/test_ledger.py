@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from earl.cli import app
+from earl.cli.app import app
+from earl.experiments.runs.records import find_runs
 from earl.report.ledger import Line, ledger, summary
-from earl.report.reported import figures
-from earl.runs import find_runs
+from earl.report.paper import figures
 from run_folders import write_run
 
 

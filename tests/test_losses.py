@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from earl.losses import supervised_contrastive
+from earl.nn.losses import supervised_contrastive
 
 
 def unit_rows(n, d, seed=0):

@@ -7,14 +7,14 @@ from functools import cache
 import pytest
 import torch
 
-from earl.budget import bytes_held
-from earl.catalogue import METHOD_FACTS, METHODS
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting, UnknownName
-from earl.experiment import Experiment
-from earl.learner import Learner
-from earl.matching import Cost, cost_of, reference
-from earl.networks import ResNet
+from earl.experiments.catalogue import METHOD_FACTS, METHODS
+from earl.experiments.experiment import Experiment
+from earl.experiments.matching import Cost, cost_of, reference
+from earl.learning.bytes_held import bytes_held
+from earl.learning.learner import Learner
+from earl.nn.networks import ResNet
 
 Make = Callable[..., Learner]
 CIFAR = (3, 32, 32)

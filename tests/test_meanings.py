@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from children import Children
-from earl.catalogue import METHODS, STREAMS
 from earl.errors import InvalidSetting
-from earl.experiment import Experiment
-from earl.meanings import SOURCES, Meaning, meanings
-from earl.options import Option
+from earl.experiments.catalogue import METHODS, STREAMS
+from earl.experiments.experiment import Experiment
+from earl.experiments.meanings import SOURCES, Meaning, meanings
+from earl.experiments.options import Option
 
 PAIRS = [(method, "gaussian") for method in METHODS.names()]
 PAIRS += [("er", stream) for stream in STREAMS.names()]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earl.errors import InvalidSetting
-from earl.memory import (
+from earl.learning.memory import (
     POLICIES,
     Memory,
     class_reservoir,

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learner import Learner, Setting
-from earl.losses import known_mse
-from earl.memory import Memory, reservoir
+from earl.learning.learner import Learner, Setting
+from earl.learning.memory import Memory, reservoir
 from earl.methods.derpp import DERpp, hold
-from earl.networks import train_forward
-from earl.state import digest
-from earl.transforms import View
+from earl.nn.augment import View
+from earl.nn.losses import known_mse
+from earl.nn.networks import train_forward
+from earl.storage.state import digest
 
 Make = Callable[..., DERpp]
 Passes = list[tuple[Tensor, Tensor]]

@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from earl.catalogue import METHODS
-from earl.contract import CHECKS, maker
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.experiment import Experiment
-from earl.learner import Learner, Setting
+from earl.experiments.catalogue import METHODS
+from earl.experiments.contract import CHECKS, maker
+from earl.experiments.experiment import Experiment
+from earl.experiments.sweeps.sweepfile import SweepFile, bundled
+from earl.learning.learner import Learner, Setting
 from earl.methods.er_memory_only import MemoryOnlyER
-from earl.networks import ResNet, build
+from earl.nn.networks import ResNet, build
 from earl.randomness import Randomness
-from earl.sweepfile import SweepFile, bundled
 
 Make = Callable[..., Learner]
 CIFAR10 = 50_000  # training images
@@ -36,7 +36,7 @@ def test_the_contract_holds_if_training_begins_later(
 ) -> None:
     """Also that a saved learner goes on exactly, and that updates follow the FLOPs earned."""
     if check != "it_learns":
-        monkeypatch.setattr("earl.contract_guards.ResNet", shorter)
+        monkeypatch.setattr("earl.experiments.contract.guards.ResNet", shorter)
     CHECKS[check](maker(METHODS["er-memory-only"], begin=BEGIN))
 
 

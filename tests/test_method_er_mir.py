@@ -8,13 +8,13 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learner import Learner, Setting
+from earl.learning.learner import Learner, Setting
 from earl.methods.er_mir import ERMIR
-from earl.networks import build, train_forward
-from earl.state import digest
-from earl.transforms import View
+from earl.nn.augment import View
+from earl.nn.networks import build, train_forward
+from earl.storage.state import digest
 
 Make = Callable[..., Learner]
 

@@ -9,15 +9,15 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learner import Learner, Setting
+from earl.learning.learner import Learner, Setting
 from earl.methods.er import ER
 from earl.methods.ewc import EWC
-from earl.networks import train_forward
-from earl.snapshot import read_newest, write_snapshot
-from earl.state import digest
-from earl.transforms import View
+from earl.nn.augment import View
+from earl.nn.networks import train_forward
+from earl.storage.snapshot import read_newest, write_snapshot
+from earl.storage.state import digest
 
 Make = Callable[..., Learner]
 

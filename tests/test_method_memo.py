@@ -9,14 +9,14 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learner import Learner, Setting
+from earl.learning.learner import Learner, Setting
 from earl.methods.memo import MEMO, align_rows, aux_labels
-from earl.networks import ResNet, build, train_forward
-from earl.snapshot import read_newest, write_snapshot
-from earl.state import digest
-from earl.transforms import View
+from earl.nn.augment import View
+from earl.nn.networks import ResNet, build, train_forward
+from earl.storage.snapshot import read_newest, write_snapshot
+from earl.storage.state import digest
 
 Make = Callable[..., Learner]
 Memo = Callable[..., MEMO]
@@ -313,7 +313,7 @@ def test_alignment_gives_new_rows_the_mean_norm_of_old_ones(memo: Memo, dataset:
 
 def test_only_the_package_s_resnet_can_be_split(memo: Memo) -> None:
     setting = memo().setting
-    with pytest.raises(InvalidSetting, match=r"takes a ResNet of earl\.networks, not Sequential"):
+    with pytest.raises(InvalidSetting, match=r"takes a ResNet of earl.nn, not Sequential"):
         MEMO(nn.Sequential(nn.Flatten(), nn.Linear(192, 8)), setting)
 
 

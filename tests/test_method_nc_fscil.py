@@ -9,16 +9,16 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from earl.classmeans import ClassMeans
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
-from earl.etf import SimplexETF
-from earl.learner import Learner, Setting
-from earl.memory import Memory
-from earl.methods.nc_fscil import NCFSCIL
-from earl.networks import train_forward
-from earl.state import digest
-from earl.transforms import View
+from earl.learning.learner import Learner, Setting
+from earl.learning.memory import Memory
+from earl.methods.frozen.classmeans import ClassMeans
+from earl.methods.frozen.nc_fscil import NCFSCIL
+from earl.nn.augment import View
+from earl.nn.etf import SimplexETF
+from earl.nn.networks import train_forward
+from earl.storage.state import digest
 
 Make = Callable[..., Learner]
 Ncfscil = Callable[..., NCFSCIL]
@@ -50,7 +50,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
         inputs.append(x.detach().clone())
         return train_forward(network, x)
 
-    monkeypatch.setattr("earl.methods.nc_fscil.forward", forward)
+    monkeypatch.setattr("earl.methods.frozen.nc_fscil.forward", forward)
     return inputs
 
 

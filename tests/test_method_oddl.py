@@ -11,15 +11,15 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learner import Learner
-from earl.methods.oddl import NEVER, ODDL, total_variation
-from earl.mixture import Component
-from earl.networks import train_forward
-from earl.snapshot import read_newest, write_snapshot
-from earl.state import digest
-from earl.transforms import View
+from earl.learning.learner import Learner
+from earl.methods.oddl.mixture import Component
+from earl.methods.oddl.oddl import NEVER, ODDL, total_variation
+from earl.nn.augment import View
+from earl.nn.networks import train_forward
+from earl.storage.snapshot import read_newest, write_snapshot
+from earl.storage.state import digest
 
 Make = Callable[..., Learner]
 Oddl = Callable[..., ODDL]

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from earl.datasets.dataset import Dataset, Split
+from earl.data.dataset import Dataset, Split
+from earl.data.streams import Schedule, Stream, disjoint
 from earl.errors import InvalidSetting
-from earl.learner import Learner, Setting
+from earl.evaluation.loop import Exam, learn_online
+from earl.learning.learner import Learner, Setting
 from earl.methods.er import ER
 from earl.methods.polrs import PoLRS, Window
-from earl.networks import train_forward
-from earl.run import Exam, learn_online
-from earl.snapshot import read_newest, write_snapshot
-from earl.state import digest
-from earl.streams import Schedule, Stream, disjoint
-from earl.transforms import View
+from earl.nn.augment import View
+from earl.nn.networks import train_forward
+from earl.storage.snapshot import read_newest, write_snapshot
+from earl.storage.state import digest
 
 Make = Callable[..., Learner]
 

@@ -9,14 +9,14 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learner import Learner, Setting
-from earl.methods.remind import REMIND, beta, crop_maps, mix
-from earl.networks import ResNet, build, train_forward
-from earl.quantizer import LLOYD, ProductQuantizer, vectors_of
-from earl.state import digest
-from earl.transforms import View
+from earl.learning.learner import Learner, Setting
+from earl.methods.frozen.quantizer import LLOYD, ProductQuantizer, vectors_of
+from earl.methods.frozen.remind import REMIND, beta, crop_maps, mix
+from earl.nn.augment import View
+from earl.nn.networks import ResNet, build, train_forward
+from earl.storage.state import digest
 
 Make = Callable[..., Learner]
 Remind = Callable[..., REMIND]
@@ -47,7 +47,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
         inputs.append(x.detach().clone())
         return train_forward(network, x)
 
-    monkeypatch.setattr("earl.methods.remind.forward", forward)
+    monkeypatch.setattr("earl.methods.frozen.remind.forward", forward)
     return inputs
 
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from earl.contrast import contrast_augment
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learner import Learner, Setting
+from earl.learning.learner import Learner, Setting
 from earl.methods.scr import NO_MEAN, SCR
-from earl.networks import train_forward
-from earl.state import digest
-from earl.transforms import View
+from earl.nn.augment import View
+from earl.nn.contrastive_augment import contrast_augment
+from earl.nn.networks import train_forward
+from earl.storage.state import digest
 
 Make = Callable[..., Learner]
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.heads import Heads, renew
-from earl.learner import Learner, Setting
-from earl.memory import draw_distinct
+from earl.learning.learner import Learner, Setting
+from earl.learning.memory import draw_distinct
+from earl.methods.heads import Heads, renew
 from earl.methods.xder import XDER, mean_positive
-from earl.networks import ResNet, build, train_forward, untracked
-from earl.state import digest
-from earl.transforms import View
+from earl.nn.augment import View
+from earl.nn.networks import ResNet, build, train_forward, untracked
+from earl.storage.state import digest
 
 Make = Callable[..., XDER]
 Passes = list[tuple[Tensor, Tensor]]

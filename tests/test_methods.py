@@ -10,18 +10,18 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.catalogue import METHOD_FACTS
-from earl.datasets.dataset import Dataset, Split
+from earl.data.dataset import Dataset, Split
+from earl.data.streams import Schedule, Stream
 from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
-from earl.learner import Learner, Setting
-from earl.methods.earl import EARL
+from earl.evaluation.loop import Exam, learn_online
+from earl.experiments.catalogue import METHOD_FACTS
+from earl.learning.learner import Learner, Setting
+from earl.methods.earl.earl import EARL
 from earl.methods.er import ER
-from earl.networks import train_forward
+from earl.nn.augment import NEGATIVES, Augment, View
+from earl.nn.networks import train_forward
 from earl.randomness import Randomness
-from earl.run import Exam, learn_online
-from earl.state import digest, flatten
-from earl.streams import Schedule, Stream
-from earl.transforms import NEGATIVES, Augment, View
+from earl.storage.state import digest, flatten
 
 Make = Callable[..., Learner]
 
@@ -35,7 +35,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
         inputs.append(x.detach().clone())
         return train_forward(network, x)
 
-    for module in ("earl", "er", "er_memory_only"):
+    for module in ("earl.earl", "er", "er_memory_only"):
         monkeypatch.setattr(f"earl.methods.{module}.forward", forward)
     return inputs
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earl.errors import DamagedRun, EarlError
-from earl.history import Evaluation, from_line, lines_of, read_history, to_line
-from earl.measuring import OVER_ALL_BUCKETS, measured
-from earl.metrics import a_auc, a_auc_all, a_last, a_last_all, aoa, forgetting
+from earl.evaluation.history import Evaluation, from_line, lines_of, read_history, to_line
+from earl.evaluation.metrics import a_auc, a_auc_all, a_last, a_last_all, aoa, forgetting
+from earl.experiments.measuring import OVER_ALL_BUCKETS, measured
 
 METRICS = [a_auc, a_auc_all, a_last, a_last_all, aoa, forgetting]
 

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from earl.errors import EarlError, InvalidSetting
-from earl.learner import adam
-from earl.networks import (
+from earl.learning.learner import adam
+from earl.nn.networks import (
     BLOCKS,
     BasicBlock,
     Classifier,

@@ -17,15 +17,16 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from children import Children
-from earl import bfloat16_trial, engines, onednn
-from earl.doctor import examine
-from earl.environment import changes, environment
+from earl.cli.doctor import examine
 from earl.errors import EarlError, InvalidSetting
-from earl.experiment import Experiment
-from earl.learner import Learner
-from earl.matching import cost_of
-from earl.rundirectory import RunDirectory
-from earl.sweep import sweep
+from earl.experiments.experiment import Experiment
+from earl.experiments.matching import cost_of
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.environment import changes, environment
+from earl.experiments.sweeps import engines
+from earl.experiments.sweeps.sweep import sweep
+from earl.learning.learner import Learner
+from earl.nn import bfloat16_trial, onednn
 
 Make = Callable[..., Learner]
 LIMITED = "AVX512_CORE_BF16"
@@ -161,7 +162,7 @@ def test_the_trial_multiplies_convolves_and_goes_back_with_bfloat16(
 
 def test_a_child_that_dies_leaves_no_core(children: Children, tmp_path: Path) -> None:
     script = (
-        "import resource; from earl.bfloat16_trial import leave_no_core; leave_no_core()\n"
+        "import resource; from earl.nn.bfloat16_trial import leave_no_core; leave_no_core()\n"
         "print(resource.getrlimit(resource.RLIMIT_CORE))"
     )
     done = children.run("-c", script, cwd=tmp_path)
@@ -237,10 +238,10 @@ def test_what_a_method_costs_is_found_without_its_precision(
 SCRIPT = """
 import sys
 from pathlib import Path
-from earl import onednn
+from earl.nn import onednn
 onednn.TRIAL = Path(sys.argv[1])
 onednn.WITHOUT_AMX = sys.argv[2]
-from earl.cli import main
+from earl.cli.app import main
 sys.argv = ["earl", *sys.argv[3:]]
 main()
 """
@@ -336,7 +337,7 @@ def test_a_run_of_a_sweep_is_refused_in_one_line(
     child: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child(ALWAYS)
-    worker = SCRIPT.replace("earl.cli", "earl.worker")
+    worker = SCRIPT.replace("earl.cli.app", "earl.cli.worker")
 
     def start(words: list[str], log: Path, *_: object) -> "subprocess.Popen[bytes]":
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -368,7 +369,7 @@ def test_the_doctor_shows_the_answer_and_is_content_with_it(
 ) -> None:
     child(program)
     for other in ("learning", "saving"):
-        monkeypatch.setattr(f"earl.doctor.{other}", lambda: "")
+        monkeypatch.setattr(f"earl.cli.doctor.{other}", lambda: "")
     (found,) = (finding for finding in examine() if finding.what == "bfloat16")
     assert found.ok and words in found.found
 
@@ -378,7 +379,7 @@ def test_tests_that_need_bfloat16_skip_and_say_why(
 ) -> None:
     child(ALWAYS)
     script = (
-        "import sys; from pathlib import Path; import pytest; from earl import onednn\n"
+        "import sys; from pathlib import Path; import pytest; from earl.nn import onednn\n"
         "onednn.TRIAL = Path(sys.argv[1]); sys.exit(pytest.main(sys.argv[2:]))"
     )
     here = Path(__file__).parent

@@ -4,9 +4,9 @@ from pathlib import PurePath
 
 import pytest
 
-from earl.catalogue import DATASETS, METHODS, STREAMS
 from earl.errors import InvalidSetting, UnknownName
-from earl.experiment import Experiment
+from earl.experiments.catalogue import DATASETS, METHODS, STREAMS
+from earl.experiments.experiment import Experiment
 
 
 def experiment(**given: object) -> Experiment:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from earl import overview
-from earl.cli_sweep import print_end
-from earl.experiment import Experiment
-from earl.overview import lines, live, results, times, work
-from earl.shortnames import cut, shortened, without_common
-from earl.sweep import Status
+from earl.cli import sweep_progress as overview
+from earl.cli.shortnames import cut, shortened, without_common
+from earl.cli.sweep import print_end
+from earl.cli.sweep_progress import lines, live, results, times, work
+from earl.experiments.experiment import Experiment
+from earl.experiments.sweeps.sweep import Status
 
 
 def statuses(n: int) -> list[Status]:

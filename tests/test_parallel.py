@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from earl.catalogue import METHOD_FACTS
-from earl.rundirectory import RunDirectory
-from earl.snapshot import read_newest
-from earl.state import digest
+from earl.experiments.catalogue import METHOD_FACTS
+from earl.experiments.runs.directory import RunDirectory
+from earl.storage.snapshot import read_newest
+from earl.storage.state import digest
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 RUN = ["run", "--method", "earl", "--dataset", "shapes", "--stream", "disjoint"]

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from earl.learner import Classes
-from earl.memory import Memory, greedy_balanced
-from earl.preparatory import (
+from earl.learning.learner import Classes
+from earl.learning.memory import Memory, greedy_balanced
+from earl.methods.earl.preparatory import (
     PreparatoryData,
     all_forms,
     distinct_images_of,
@@ -16,8 +16,8 @@ from earl.preparatory import (
     one_form_each,
     others,
 )
+from earl.nn.augment import NEGATIVES, Negative
 from earl.randomness import Randomness
-from earl.transforms import NEGATIVES, Negative
 
 
 def generator(seed=0):

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from datasets_trees import save
-from earl.cli import main
-from earl.printable import printable
-from earl.report.formats import FORMATS
-from earl.report.page import make_page
-from earl.report.tables import make_table
-from earl.report.terminal import show_table
-from earl.runs import find_runs
+from earl.cli.app import main
+from earl.experiments.runs.records import find_runs
+from earl.report.page.page import make_page
+from earl.report.tables.formats import FORMATS
+from earl.report.tables.table import make_table
+from earl.report.tables.terminal import show_table
+from earl.storage.printable import printable
 from run_folders import write_run, write_summary
 
 EVIL = "a\x1b[31mred\x9b2J\nearl: all is well\r\u202e"
@@ -107,7 +107,7 @@ def test_tables_hold_nothing_that_acts(runs):
 
 
 def test_a_page_holds_nothing_that_acts(runs, monkeypatch):
-    monkeypatch.setattr("earl.report.page.plotly_script", str)
+    monkeypatch.setattr("earl.report.page.page.plotly_script", str)
     page = make_page(runs)
     assert not acts(page) and SPELLED in page
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from earl.catalogue import METHODS, PROBES
+from earl.data.streams import Schedule, Stream, disjoint
 from earl.errors import EarlError
-from earl.export import Scalars
-from earl.history import Evaluation
-from earl.probes import LONGEST, Embeds
-from earl.run import Exam, Scene, examine, learn_online
-from earl.state import digest
-from earl.streams import Schedule, Stream, disjoint
+from earl.evaluation.history import Evaluation
+from earl.evaluation.loop import Exam, Scene, examine, learn_online
+from earl.evaluation.probes import LONGEST, Embeds
+from earl.experiments.catalogue import METHODS, PROBES
+from earl.report.export.tables import Scalars
+from earl.storage.state import digest
 
 NEED_FEATURES = ("collapse", "bias", "cosines", "features")
 

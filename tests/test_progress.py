@@ -9,17 +9,17 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from earl import progressnote
-from earl.cli import app
-from earl.durable import lock_directory
-from earl.engines import Job
-from earl.experiment import Experiment
-from earl.history import Evaluation
-from earl.progress import lines
-from earl.progressnote import NOTE, noted, read_note, write_note
-from earl.run import Moment
-from earl.rundirectory import RunDirectory
-from earl.sweep import LOG, Run, look_at
+from earl.cli.app import app
+from earl.cli.progress import lines
+from earl.evaluation.history import Evaluation
+from earl.evaluation.loop import Moment
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs import progress_note as progressnote
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.progress_note import NOTE, noted, read_note, write_note
+from earl.experiments.sweeps.engines import Job
+from earl.experiments.sweeps.sweep import LOG, Run, look_at
+from earl.storage.files import lock_directory
 
 EXPERIMENT = Experiment(
     method="er", dataset="shapes", stream="gaussian", settings={"limit": 40, "every": 40}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from earl.errors import InvalidSetting
-from earl.quantizer import CHUNK, LLOYD, ProductQuantizer, means, vectors_of
+from earl.methods.frozen.quantizer import CHUNK, LLOYD, ProductQuantizer, means, vectors_of
 
 
 def seeded(seed: int = 0) -> Generator:

@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image, ImageEnhance, ImageOps
 
 from earl.errors import InvalidInput, InvalidSetting
-from earl.randaugment import draw, plan, rand_augment, strengths
-from earl.randaugment_batch import NAMES, OPERATIONS, apply
+from earl.nn.randaugment import draw, plan, rand_augment, strengths
+from earl.nn.randaugment_ops import NAMES, OPERATIONS, apply
 
 SIZES = [(32, 32), (33, 20), (7, 13), (3, 3), (2, 5), (1, 1)]
 

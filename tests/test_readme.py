@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from children import Children
-from earl.catalogue import METHODS
+from earl.experiments.catalogue import METHODS
 
 ROOT = Path(__file__).parent.parent
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)

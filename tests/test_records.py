@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from earl import records, rundirectory
-from earl.cli import app
-from earl.cli_end import outcome
+from earl.cli.app import app
+from earl.cli.end import outcome
 from earl.errors import EarlError
-from earl.records import is_summary, read_object, read_record
-from earl.seals import read_summary
+from earl.experiments.runs import directory as rundirectory
+from earl.experiments.runs import files as records
+from earl.experiments.runs.files import is_summary, read_object, read_record
+from earl.experiments.runs.seals import read_summary
 
 READERS = ("table {}", "resume {}", "export csv {} -o out", "figure curves {} -o out.png")
 WRONG = (None, True, -1, 1e999, "text", [], {}, [[]], {"a": {}}, "\x1b[31m")

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from earl import catalogue
 from earl.errors import EarlError, UnknownName, suggest
-from earl.registry import Registry
+from earl.experiments import catalogue
+from earl.experiments.registry import Registry
 
 REGISTRIES = {name: r for name, r in vars(catalogue).items() if isinstance(r, Registry)}
 LISTED = [
@@ -127,8 +127,8 @@ def test_listing_everything_imports_no_torch():
     program = """
 import json, sys
 import earl
-from earl import catalogue
-from earl.registry import Registry
+from earl.experiments import catalogue
+from earl.experiments.registry import Registry
 names = [entry.name for r in vars(catalogue).values() if isinstance(r, Registry) for entry in r]
 print(json.dumps({"names": names, "modules": sorted(sys.modules)}))
 """

@@ -9,17 +9,17 @@ from itertools import pairwise
 
 import pytest
 
-from earl.cli import main
+from earl.cli.app import main
 from earl.errors import EarlError, MixedRuns
-from earl.report.charts import MOST_POINTS, channels, luminance, on_dark, thin
+from earl.experiments.runs.records import find_runs
 from earl.report.figures.colours import COLOURS
-from earl.report.formats import markdown
-from earl.report.grids import budget_grid, result_grid
-from earl.report.inventory import settings_of, users
-from earl.report.page import make_page, write_page
-from earl.report.tables import make_table
-from earl.runs import find_runs
-from earl.statistics import Spread
+from earl.report.page.charts import MOST_POINTS, channels, luminance, on_dark, thin
+from earl.report.page.grids import budget_grid, result_grid
+from earl.report.page.inventory import settings_of, users
+from earl.report.page.page import make_page, write_page
+from earl.report.statistics import Spread
+from earl.report.tables.formats import markdown
+from earl.report.tables.table import make_table
 from run_folders import write_run, write_summary
 
 pytest.importorskip("plotly")

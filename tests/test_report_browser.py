@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from earl.report.page import write_page
-from earl.runs import find_runs
+from earl.experiments.runs.records import find_runs
+from earl.report.page.page import write_page
 from run_folders import write_run
 from test_report import RUNS, write_evil_runs, write_runs
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from earl.catalogue import DATASETS, METHODS, STREAMS
 from earl.errors import UnknownName
-from earl.experiment import Experiment
-from earl.report import reported as module
-from earl.report.reported import ROWS, check_table, figures, reported
+from earl.experiments.catalogue import DATASETS, METHODS, STREAMS
+from earl.experiments.experiment import Experiment
+from earl.report import paper as module
+from earl.report.paper import ROWS, check_table, figures, reported
 
 TRANSCRIPT = Path(__file__).parents[2] / "shared" / "paper_tables.csv"
 
@@ -37,7 +37,7 @@ def lines(text):
 
 @pytest.mark.skipif(not TRANSCRIPT.is_file(), reason=f"no transcript of the paper in {TRANSCRIPT}")
 def test_every_number_is_the_papers():
-    ours = lines(files("earl.report").joinpath("reported.csv").read_text(encoding="utf-8"))
+    ours = lines(files("earl.report").joinpath("paper.csv").read_text(encoding="utf-8"))
     theirs = lines(TRANSCRIPT.read_text(encoding="utf-8"))
     assert ours.keys() == theirs.keys()
     for key, values in ours.items():
@@ -45,7 +45,7 @@ def test_every_number_is_the_papers():
 
 
 def test_no_number_stands_twice_and_shares_are_percent():
-    text = files("earl.report").joinpath("reported.csv").read_text(encoding="utf-8")
+    text = files("earl.report").joinpath("paper.csv").read_text(encoding="utf-8")
     assert len(figures()) == len(text.splitlines()) - 1
     for key, number in figures().items():
         assert 0 < number.mean < 100, key

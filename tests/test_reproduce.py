@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from earl.catalogue import METHODS
-from earl.cli import app
-from earl.cli_reproduce import files
-from earl.experiment import Experiment
-from earl.history import Evaluation
-from earl.recipes import SHAPES, recipe
-from earl.report.reported import ROWS
-from earl.rundirectory import RunDirectory
-from earl.sweepfile import SweepFile, bundled
+from earl.cli.app import app
+from earl.cli.reproduce import files
+from earl.evaluation.history import Evaluation
+from earl.experiments.catalogue import METHODS
+from earl.experiments.experiment import Experiment
+from earl.experiments.recipes import SHAPES, recipe
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.sweeps.sweepfile import SweepFile, bundled
+from earl.report.paper import ROWS
 from run_folders import write_run
 
 FILES = bundled()

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from earl.etf import SimplexETF
-from earl.learner import Classes, Learner, Setting
-from earl.residuals import EMPTY, ResidualMemory, correct
+from earl.learning.learner import Classes, Learner, Setting
+from earl.methods.earl.residuals import EMPTY, ResidualMemory, correct
+from earl.nn.etf import SimplexETF
 
 close = torch.testing.assert_close
 

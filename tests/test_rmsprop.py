@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from earl.rmsprop import RMSprop
+from earl.methods.oddl.rmsprop import RMSprop
 
 SHAPES = ((7, 5), (33,), ())
 STEPS = 20

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from earl.errors import DataNotFound, DirectoryInUse, EarlError, RunConflict, SnapshotError
-from earl.experiment import Experiment
-from earl.history import read_history
-from earl.recipes import RECIPES, Value
-from earl.rundirectory import RunDirectory
-from earl.snapshot import read_newest
-from earl.state import digest
+from earl.evaluation.history import read_history
+from earl.experiments.experiment import Experiment
+from earl.experiments.recipes import RECIPES, Value
+from earl.experiments.runs.directory import RunDirectory
+from earl.storage.snapshot import read_newest
+from earl.storage.state import digest
 
 SMALL = {"per_class": 20, "every": 20}  # 80 samples for a memory of 20
 KILLS = {"earl": 20, "er": 10}
@@ -106,9 +106,9 @@ NURSERY = f"""
 import faulthandler, os, sys
 from pathlib import Path
 import torch._dynamo  # an optimiser would, in every life
-import earl.datasets.shapes, earl.methods.earl, earl.methods.er
-from earl.experiment import Experiment
-from earl.rundirectory import RunDirectory
+import earl.data.sets.shapes, earl.methods.earl.earl, earl.methods.er
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.directory import RunDirectory
 
 for line in sys.stdin:  # every line is a new life, born with everything imported
     path, method = line.split()

@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from earl.errors import DataNotFound, EarlError, InvalidSetting, UnknownName
-from earl.rundirectory import RunDirectory
-from earl.runs import choose_runs, find_runs
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.records import choose_runs, find_runs
 from run_folders import write_run
 
 

@@ -17,22 +17,22 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 from children import Children
-from earl.catalogue import METHODS
-from earl.durable import remove
 from earl.errors import DamagedRun, EarlError, SnapshotError
-from earl.experiment import Experiment
-from earl.export import export_csv
-from earl.history import read_lines
-from earl.recipes import Value
-from earl.report.formats import FORMATS
-from earl.report.tables import make_table
-from earl.rundirectory import RunDirectory
-from earl.runs import find_runs
-from earl.saves import Saves
-from earl.seals import check_snapshot, identity, own_seal
-from earl.snapshot import read_newest, write_snapshot
-from earl.state import State
-from earl.sweep import survey
+from earl.evaluation.history import read_lines
+from earl.experiments.catalogue import METHODS
+from earl.experiments.experiment import Experiment
+from earl.experiments.recipes import Value
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.records import find_runs
+from earl.experiments.runs.saves import Saves
+from earl.experiments.runs.seals import check_snapshot, identity, own_seal
+from earl.experiments.sweeps.sweep import survey
+from earl.report.export.tables import export_csv
+from earl.report.tables.formats import FORMATS
+from earl.report.tables.table import make_table
+from earl.storage.files import remove
+from earl.storage.snapshot import read_newest, write_snapshot
+from earl.storage.state import State
 from run_folders import strip_seals
 
 SMALL: dict[str, Value] = {"per_class": 3, "every": 2}  # 12 samples
@@ -377,7 +377,7 @@ def test_unchecked_snapshots_of_other_settings_are_taken(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control."""
-    monkeypatch.setattr("earl.saves.check_snapshot", lambda *_: "")
+    monkeypatch.setattr("earl.experiments.runs.saves.check_snapshot", lambda *_: "")
     host = shutil.copytree(runs / "seed-3", tmp_path / "run")
     assert {"lr", "batch_size", "seed"} <= set(foreign(host))
 

@@ -15,15 +15,15 @@ import pytest
 import typer
 from PIL import Image
 
-from earl import recipes
 from earl.bench.starts import picture, write_parquet
-from earl.catalogue import DATASETS
-from earl.cli import app
-from earl.cli_end import outcome
-from earl.datasets import shapes
-from earl.datasets.dataset import Dataset
-from earl.datasets.reduce import reduced
-from earl.registry import Entry
+from earl.cli.app import app
+from earl.cli.end import outcome
+from earl.data.dataset import Dataset
+from earl.data.reduce import reduced
+from earl.data.sets import shapes
+from earl.experiments import recipes
+from earl.experiments.catalogue import DATASETS
+from earl.experiments.registry import Entry
 from run_folders import write_run
 
 ROOT = Path(__file__).parent.parent

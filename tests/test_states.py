@@ -2,12 +2,12 @@
 
 import pytest
 
-from earl.catalogue import METHODS
 from earl.errors import InvalidSetting
-from earl.experiment import Experiment
-from earl.learner import Learner
-from earl.matching import noise_learner, random_images
-from earl.state import digest
+from earl.experiments.catalogue import METHODS
+from earl.experiments.experiment import Experiment
+from earl.experiments.matching import noise_learner, random_images
+from earl.learning.learner import Learner
+from earl.storage.state import digest
 
 SMALL, LARGE = (3, 8, 8), (3, 12, 12)
 CASES = [(name, {}) for name in METHODS.names()] + [("nc-fscil", {"replay": "class_mean"})]

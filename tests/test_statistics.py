@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from earl.errors import EarlError
-from earl.statistics import paired_difference, spread
+from earl.report.statistics import paired_difference, spread
 
 NUMBERS = st.floats(-1e3, 1e3, allow_nan=False)
 PAIRS = st.dictionaries(st.integers(1, 50), st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=12)

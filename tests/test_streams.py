@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from earl.datasets.dataset import Split
+from earl.data.dataset import Split
+from earl.data.streams import Schedule, Stream, disjoint, gaussian
 from earl.errors import InvalidSetting
-from earl.streams import Schedule, Stream, disjoint, gaussian
 
 SETUPS = {"disjoint": disjoint, "gaussian": gaussian}
 SETUP = pytest.mark.parametrize("setup", SETUPS.values(), ids=SETUPS)

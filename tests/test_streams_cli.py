@@ -9,10 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
-from earl.cli import main
-from earl.datasets.dataset import Split
-from earl.report.streampicture import by_arrival, draw_stream, share_of_classes
-from earl.streams import Schedule, clear, gaussian
+from earl.cli.app import main
+from earl.data.dataset import Split
+from earl.data.streams import Schedule, clear, gaussian
+from earl.report.figures.streampicture import by_arrival, draw_stream, share_of_classes
 
 SHAPES = ("--dataset", "shapes")
 
@@ -117,7 +117,9 @@ def test_a_run_on_a_missing_or_foreign_file_is_refused(earl, tmp_path):
 
 
 def test_help_needs_no_torch(tmp_path):
-    code = "import sys, earl.cli; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
+    code = (
+        "import sys, earl.cli.app; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

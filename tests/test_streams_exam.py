@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from earl.datasets.dataset import Split
+from earl.data.dataset import Split
+from earl.data.streams import Schedule, Stream, clear
 from earl.errors import InvalidInput
-from earl.metrics import a_auc, a_auc_all, a_last, a_last_all
-from earl.run import Exam, learn_online
-from earl.streams import Schedule, Stream, clear
+from earl.evaluation.loop import Exam, learn_online
+from earl.evaluation.metrics import a_auc, a_auc_all, a_last, a_last_all
 
 
 def split_of(labels, domains=None):

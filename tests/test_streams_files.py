@@ -6,13 +6,13 @@ import json
 import pytest
 import torch
 
-from earl.catalogue import STREAMS
-from earl.datasets import shapes
-from earl.datasets.dataset import Dataset, Split
+from earl.data.dataset import Dataset, Split
+from earl.data.sets import shapes
 from earl.errors import DataNotFound, EarlError, InvalidSetting, RunConflict, StreamFileError
-from earl.experiment import Experiment
-from earl.rundirectory import RunDirectory
-from earl.streamfile import FORMAT, StreamFile, make, plan
+from earl.experiments.catalogue import STREAMS
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.streamfile import FORMAT, StreamFile, make, plan
 
 CHEAP = {"iterations": 0.05, "every": 80}
 OPTIONS = {"sigma": 0.2, "tasks": 5}
@@ -109,7 +109,9 @@ def test_an_embedded_order_does_not_depend_on_the_draws_of_this_version(
     path = tmp_path / "s.json"
     recipe = make("iid", "shapes", data, seed=1, settings={}, embed=True)
     recipe.write(path)
-    monkeypatch.setattr("earl.streamfile.plan", lambda *_, **__: pytest.fail("drawn again"))
+    monkeypatch.setattr(
+        "earl.experiments.streamfile.plan", lambda *_, **__: pytest.fail("drawn again")
+    )
     assert read(path, data).order.tolist() == list(recipe.order)
 
 

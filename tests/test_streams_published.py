@@ -6,11 +6,11 @@ import random
 import pytest
 import torch
 
-from earl.datasets.dataset import Dataset, Split
+from earl.data.dataset import Dataset, Split
 from earl.errors import DataNotFound, StreamFileError
-from earl.experiment import Experiment
-from earl.rundirectory import RunDirectory
-from earl.streamfile import StreamFile
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.streamfile import StreamFile
 
 CLASSES = ("airplane", "automobile", "aquarium fish", "bird")
 EACH = 6

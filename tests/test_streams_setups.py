@@ -9,10 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earl.catalogue import STREAMS
-from earl.datasets.dataset import Split
-from earl.errors import InvalidSetting
-from earl.streams import (
+from earl.data.dataset import Split
+from earl.data.streams import (
     classes_seen,
     clear,
     disjoint,
@@ -22,6 +20,8 @@ from earl.streams import (
     longtail,
     periodic_gaussian,
 )
+from earl.errors import InvalidSetting
+from earl.experiments.catalogue import STREAMS
 
 SETUPS = [entry.name for entry in STREAMS]
 DROP = {"longtail", "clear"}  # by definition

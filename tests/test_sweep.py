@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from children import Children
-from earl.cli import main
-from earl.durable import lock_directory
-from earl.engines import LocalEngine, LocalJob
+from earl.cli.app import main
 from earl.errors import EarlError, RunConflict
-from earl.experiment import Experiment
-from earl.rundirectory import RunDirectory
-from earl.sweep import LIVES, Status, in_use, survey, sweep
-from earl.sweepfile import SweepFile
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.sweeps.engines import LocalEngine, LocalJob
+from earl.experiments.sweeps.sweep import LIVES, Status, in_use, survey, sweep
+from earl.experiments.sweeps.sweepfile import SweepFile
+from earl.storage.files import lock_directory
 
 ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "LINES": "40", "NO_COLOR": "1"}
 GRID = """
@@ -279,7 +279,7 @@ def test_what_is_not_this_run_or_cannot_be_written_is_one_failure(
     next(moments := other.run(device="cpu", threads=1))
     moments.close()
     full = partial(Path("/dev/full").open, "ab")
-    monkeypatch.setattr("earl.engines.open_to_append", lambda log: full())
+    monkeypatch.setattr("earl.experiments.sweeps.engines.open_to_append", lambda log: full())
     one, two = last(
         list(sweep([shapes(seed=1), shapes(seed=3)], tmp_path, engine=LocalEngine(threads=1)))
     )

@@ -8,11 +8,11 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earl.cli import app
-from earl.cli_text import parse_settings
+from earl.cli.app import app
+from earl.cli.text import parse_settings
 from earl.errors import DataNotFound, EarlError, SweepFileError, UnknownName
-from earl.experiment import Experiment
-from earl.sweepfile import LARGEST, SweepFile, bundled, find
+from earl.experiments.experiment import Experiment
+from earl.experiments.sweeps.sweepfile import LARGEST, SweepFile, bundled, find
 
 GRID = '[[grid]]\nmethod = "er"\ndataset = "shapes"\nstream = "disjoint"\n'
 

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from earl.cli import main
+from earl.cli.app import main
 from earl.errors import DataNotFound, InvalidSetting, MixedRuns, UnknownName
-from earl.history import REMEDY
-from earl.report.formats import FORMATS, markdown
+from earl.evaluation.history import REMEDY
+from earl.experiments.runs.records import choose_runs, find_runs
 from earl.report.groups import short
-from earl.report.latex import tex
-from earl.report.layout import number, signed
-from earl.report.tables import default_metrics, make_table
-from earl.report.terminal import show_table
-from earl.runs import choose_runs, find_runs
+from earl.report.tables.formats import FORMATS, markdown
+from earl.report.tables.latex import tex
+from earl.report.tables.layout import number, signed
+from earl.report.tables.table import default_metrics, make_table
+from earl.report.tables.terminal import show_table
 from run_folders import strip_seals, write_run, write_summary
 
 # Accuracies at the two evaluations of each seed: A_AUC is their mean, A_last the second

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from earl import threads as threads_module
 from earl.errors import InvalidSetting
-from earl.estimate import estimate
-from earl.experiment import Experiment, usable_device
-from earl.places import check_threads
-from earl.rundirectory import RunDirectory
-from earl.threads import FLOPS_OF_A_THREAD, thread_count, threads_for
+from earl.experiments import threads as threads_module
+from earl.experiments.estimate import estimate
+from earl.experiments.experiment import Experiment, usable_device
+from earl.experiments.places import check_threads
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.threads import FLOPS_OF_A_THREAD, thread_count, threads_for
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_number_that_would_end_the_process_is_refused(threads: int) -> None:
 
 POLICY = """
 import os, sys
-from earl import cli
+from earl.cli import app as cli
 cli.sys.exit = lambda code: None
 sys.argv = ["earl", "--version"]
 assert "torch" not in sys.modules

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from earl.errors import InvalidInput, InvalidSetting
-from earl.randaugment import rand_augment
-from earl.transforms import (
+from earl.nn.augment import (
     GRIDS,
     NEGATIVES,
     Augment,
@@ -26,6 +25,7 @@ from earl.transforms import (
     windows_at_once,
     windows_one_by_one,
 )
+from earl.nn.randaugment import rand_augment
 
 VIEW = View(mean=(0.49, 0.48, 0.45), std=(0.25, 0.24, 0.26))
 

@@ -14,9 +14,9 @@ import pytest
 
 from children import Children
 from earl.errors import TakenOver
-from earl.experiment import Experiment
-from earl.rundirectory import RunDirectory
-from earl.runs import find_runs
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.records import find_runs
 
 SETTINGS = {"per_class": 10, "every": 5}  # 40 samples
 END = 41
@@ -27,15 +27,15 @@ from pathlib import Path
 
 fcntl.flock = lambda *_: None  # the lock that lies
 
-import earl.clock, earl.saves
+import earl.experiments.runs.clock, earl.experiments.runs.saves
 from earl.errors import SnapshotError, TakenOver
-from earl.experiment import Experiment
-from earl.rundirectory import RunDirectory
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.directory import RunDirectory
 
 folder, turns, experiment, seconds, unguarded = json.loads(sys.argv[1])
-earl.clock.SNAPSHOT_SHARE = float("inf")  # a snapshot whenever it is time for one
+earl.experiments.runs.clock.SNAPSHOT_SHARE = float("inf")  # a snapshot whenever it is time for one
 if unguarded:
-    import earl.historyfile as file
+    import earl.experiments.runs.historyfile as file
 
     def add(path, line, size):
         with open(path, "ab") as history:
@@ -47,7 +47,7 @@ if unguarded:
         return file.seal(file.read_lines(self.path))
 
     file.HistoryFile.seal = sealed
-    earl.saves.newest_step = lambda _: -1
+    earl.experiments.runs.saves.newest_step = lambda _: -1
 
 
 def write(orders, answers):

@@ -16,10 +16,11 @@ from datasets_trees import (
     write_parquet,
     write_tiny_imagenet,
 )
-from earl.cli import main
-from earl.datasets import cifar, imagenet, parquet, table, tiny_imagenet
+from earl.cli.app import main
+from earl.data.sets import cifar, imagenet, parquet, tiny_imagenet
+from earl.data.sets import csv_list as table
 from earl.errors import DataNotFound, EarlError, InvalidInput
-from earl.reading import read_text
+from earl.storage.reading import read_text
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from earl import reading
-from earl.engines import start_process
 from earl.errors import EarlError
-from earl.experiment import Experiment
-from earl.history import LARGEST, read_history
-from earl.reading import LARGEST_RECORD, open_to_append, read_bounded
-from earl.rundirectory import RunDirectory
-from earl.runs import find_runs
-from earl.snapshot import read_newest, write_snapshot
-from earl.sweep import survey, tail
+from earl.evaluation.history import LARGEST, read_history
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.records import find_runs
+from earl.experiments.sweeps.engines import start_process
+from earl.experiments.sweeps.sweep import survey, tail
+from earl.storage import reading
+from earl.storage.reading import LARGEST_RECORD, open_to_append, read_bounded
+from earl.storage.snapshot import read_newest, write_snapshot
 from run_folders import write_run
 
 pytestmark = pytest.mark.timeout(60)  # what reads a pipe would wait for ever
@@ -105,7 +105,7 @@ def test_the_log_of_a_run_is_written_to_a_regular_file_only(tmp_path, kind):
 
 
 def test_the_end_of_a_long_log_is_read_and_no_more(tmp_path, monkeypatch):
-    monkeypatch.setattr("earl.sweep.LARGEST_TAIL", 40)
+    monkeypatch.setattr("earl.experiments.sweeps.sweep.LARGEST_TAIL", 40)
     (tmp_path / "log.txt").write_text("$ earl\n" + "line\n" * 1000 + "earl: what was wrong\n")
     assert tail(tmp_path / "log.txt", 0) == "what was wrong"
     assert tail(tmp_path / "none", 0) == ""

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
 from earl.errors import InvalidSetting
-from earl.networks import build
-from earl.vae import VAE, kl_from_prior, log_likelihood, reparameterise
+from earl.methods.oddl.vae import VAE, kl_from_prior, log_likelihood, reparameterise
+from earl.nn.networks import build
 
 SHAPE = (3, 4, 5)
 

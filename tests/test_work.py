@@ -7,12 +7,12 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from earl.catalogue import METHODS
-from earl.datasets.dataset import Dataset
+from earl.data.dataset import Dataset
 from earl.errors import EarlError
-from earl.learner import Learner, Pace, Setting
-from earl.networks import ResNet, build
-from earl.work import Pass, Work, flops
+from earl.experiments.catalogue import METHODS
+from earl.learning.learner import Learner, Pace, Setting
+from earl.learning.work import Pass, Work, flops
+from earl.nn.networks import ResNet, build
 
 Make = Callable[..., Learner]
 

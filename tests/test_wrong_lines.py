@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from earl import cli_end
-from earl.cli import app
-from earl.cli_end import outcome
+from earl.cli import end as cli_end
+from earl.cli.app import app
+from earl.cli.end import outcome
 
 RUN = "run --method er --dataset shapes"
 EARL = "run --method earl --dataset shapes"
@@ -139,14 +139,16 @@ CONTROLS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = [
     (
         f"{RUN} --device foo",
         lambda patch: (
-            patch.setattr("earl.experiment.usable_device", str),
-            patch.setattr("earl.rundirectory.usable_device", str),
+            patch.setattr("earl.experiments.experiment.usable_device", str),
+            patch.setattr("earl.experiments.runs.directory.usable_device", str),
         )[0],
         "a traceback, RuntimeError",
     ),
     (
         f"{RUN} --set memory_size=999999999999",
-        lambda patch: patch.setattr("earl.estimate.require_room", lambda size, what: None),
+        lambda patch: patch.setattr(
+            "earl.experiments.estimate.require_room", lambda size, what: None
+        ),
         "does not say",
     ),
     ("lst", lambda patch: patch.setattr(cli_end, "fail", wordy), "not one line"),

@@ -6,51 +6,51 @@ __version__ = "0.1.0.dev0"
 
 # name -> module; imported when first used, so that `import earl` does not import torch
 _WHERE = {
-    "Augment": "earl.transforms",
-    "DATASETS": "earl.catalogue",
-    "Dataset": "earl.datasets.dataset",
+    "Augment": "earl.nn.augment",
+    "DATASETS": "earl.experiments.catalogue",
+    "Dataset": "earl.data.dataset",
     "EARL": "earl.methods.earl",
     "EarlError": "earl.errors",
-    "Evaluation": "earl.history",
-    "Exam": "earl.run",
-    "Experiment": "earl.experiment",
-    "FIGURES": "earl.catalogue",
-    "Learner": "earl.learner",
-    "METHODS": "earl.catalogue",
-    "METRICS": "earl.catalogue",
-    "Memory": "earl.memory",
-    "Moment": "earl.run",
-    "PROBES": "earl.catalogue",
-    "ResNet": "earl.networks",
-    "RunDirectory": "earl.rundirectory",
-    "STREAMS": "earl.catalogue",
-    "Schedule": "earl.streams",
-    "Setting": "earl.learner",
-    "SimplexETF": "earl.etf",
-    "Split": "earl.datasets.dataset",
-    "Stream": "earl.streams",
-    "UNKNOWN": "earl.learner",
-    "View": "earl.transforms",
-    "check_method": "earl.contract",
-    "learn_online": "earl.run",
+    "Evaluation": "earl.evaluation.history",
+    "Exam": "earl.evaluation.loop",
+    "Experiment": "earl.experiments.experiment",
+    "FIGURES": "earl.experiments.catalogue",
+    "Learner": "earl.learning.learner",
+    "METHODS": "earl.experiments.catalogue",
+    "METRICS": "earl.experiments.catalogue",
+    "Memory": "earl.learning.memory",
+    "Moment": "earl.evaluation.loop",
+    "PROBES": "earl.experiments.catalogue",
+    "ResNet": "earl.nn.networks",
+    "RunDirectory": "earl.experiments.runs.directory",
+    "STREAMS": "earl.experiments.catalogue",
+    "Schedule": "earl.data.streams",
+    "Setting": "earl.learning.learner",
+    "SimplexETF": "earl.nn.etf",
+    "Split": "earl.data.dataset",
+    "Stream": "earl.data.streams",
+    "UNKNOWN": "earl.learning.learner",
+    "View": "earl.nn.augment",
+    "check_method": "earl.experiments.contract",
+    "learn_online": "earl.evaluation.loop",
 }
 
 if TYPE_CHECKING:
-    from earl.catalogue import DATASETS, FIGURES, METHODS, METRICS, PROBES, STREAMS
-    from earl.contract import check_method
-    from earl.datasets.dataset import Dataset, Split
+    from earl.data.dataset import Dataset, Split
+    from earl.data.streams import Schedule, Stream
     from earl.errors import EarlError
-    from earl.etf import SimplexETF
-    from earl.experiment import Experiment
-    from earl.history import Evaluation
-    from earl.learner import UNKNOWN, Learner, Setting
-    from earl.memory import Memory
+    from earl.evaluation.history import Evaluation
+    from earl.evaluation.loop import Exam, Moment, learn_online
+    from earl.experiments.catalogue import DATASETS, FIGURES, METHODS, METRICS, PROBES, STREAMS
+    from earl.experiments.contract import check_method
+    from earl.experiments.experiment import Experiment
+    from earl.experiments.runs.directory import RunDirectory
+    from earl.learning.learner import UNKNOWN, Learner, Setting
+    from earl.learning.memory import Memory
     from earl.methods.earl import EARL
-    from earl.networks import ResNet
-    from earl.run import Exam, Moment, learn_online
-    from earl.rundirectory import RunDirectory
-    from earl.streams import Schedule, Stream
-    from earl.transforms import Augment, View
+    from earl.nn.augment import Augment, View
+    from earl.nn.etf import SimplexETF
+    from earl.nn.networks import ResNet
 
 __all__ = [
     "DATASETS",

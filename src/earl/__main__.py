@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run the command line; Ctrl-C while it is still being imported is no traceback either."""
     try:
-        from earl.cli import main
+        from earl.cli.app import main
 
         main()
     except KeyboardInterrupt:

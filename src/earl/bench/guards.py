@@ -8,17 +8,17 @@ from pathlib import Path
 
 import torch
 
-from earl.bench.figures import Figure, ratio_figure
+from earl.bench.measured import Figure, ratio_figure
 from earl.bench.subjects import CLASSES, arrivals, earl_midway, on
 from earl.bench.timing import Effort, Thing, take_turns
-from earl.datasets.dataset import Split
-from earl.finite import all_finite, check_finite
-from earl.history import Evaluation, Reading
-from earl.historyfile import HistoryFile
-from earl.learner import Learner
-from earl.matching import random_images
-from earl.run import Exam
-from earl.seals import identity
+from earl.data.dataset import Split
+from earl.evaluation.history import Evaluation, Reading
+from earl.evaluation.loop import Exam
+from earl.experiments.matching import random_images
+from earl.experiments.runs.historyfile import HistoryFile
+from earl.experiments.runs.seals import identity
+from earl.learning.learner import Learner
+from earl.nn.finite import all_finite, check_finite
 
 DIGITS = (1, 16, 16)
 QUESTIONS = 360  # of the exam

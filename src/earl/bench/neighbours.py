@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from earl.bench.figures import Figure
+from earl.bench.measured import Figure
 from earl.bench.subjects import earl_midway, observing, on
 from earl.bench.timing import Effort, Thing, take_turns
-from earl.calm import CALM, calm_idle_threads
-from earl.estimate import estimate
-from earl.places import cores
-from earl.recipes import Value
-from earl.threads import threads_for
+from earl.experiments.calm import CALM, calm_idle_threads
+from earl.experiments.estimate import estimate
+from earl.experiments.places import cores
+from earl.experiments.recipes import Value
+from earl.experiments.threads import threads_for
 
 SHARE = 2  # a core that two processes want does half of its work for each
 SPIN = """

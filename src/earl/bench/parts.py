@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from earl.bench.figures import Figure, ratio_figure
+from earl.bench.measured import Figure, ratio_figure
 from earl.bench.subjects import (
     CIFAR,
     CLASSES,
@@ -21,15 +21,15 @@ from earl.bench.subjects import (
     on,
 )
 from earl.bench.timing import Effort, Thing, take_turns
-from earl.datasets.dataset import Split
-from earl.learner import Learner
-from earl.matching import noise_learner, random_images
-from earl.memory import Memory, greedy_balanced
-from earl.methods.earl import EARL
-from earl.networks import evaluating
+from earl.data.dataset import Split
+from earl.evaluation.loop import Exam
+from earl.experiments.matching import noise_learner, random_images
+from earl.learning.learner import Learner
+from earl.learning.memory import Memory, greedy_balanced
+from earl.methods.earl.earl import EARL
+from earl.methods.earl.residuals import ResidualMemory
+from earl.nn.networks import evaluating
 from earl.randomness import Randomness
-from earl.residuals import ResidualMemory
-from earl.run import Exam
 
 REPEATS = 200  # of what takes microseconds
 

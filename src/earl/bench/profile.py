@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from earl.bench.subjects import CIFAR, earl_midway, narrow, observing, on, tiny_earl
-from earl.learner import Learner
+from earl.learning.learner import Learner
 
 Function = tuple[str, int, str]  # file, line and name
 
 # What a step is made of: the name of a function and the file it is in, from the step's beginning.
 PARTS: Mapping[str, tuple[str, str]] = {
-    "check": ("learner.py", "check"),
-    "insert": ("memory.py", "add"),
-    "draw": ("memory.py", "sample"),
-    "augment": ("transforms.py", "augment_together"),
+    "check": ("learning/learner.py", "check"),
+    "insert": ("learning/memory.py", "add"),
+    "draw": ("learning/memory.py", "sample"),
+    "augment": ("nn/augment.py", "augment_together"),
     "prepare": ("preparatory.py", "transform"),
-    "forward": ("networks.py", "train_forward"),
+    "forward": ("nn/networks.py", "train_forward"),
     "loss": ("etf.py", "dot_regression"),
     "backward": ("_tensor.py", "backward"),
     "Adam": ("adam.py", "step"),

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 import earl
-from earl.bench.figures import Figure
-from earl.places import workers
+from earl.bench.measured import Figure
+from earl.experiments.places import workers
 
 Measured = Sequence[tuple[str, Figure]]
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 
 from earl.bench import guards, neighbours, parts, starts, steps
-from earl.bench.figures import Figure
+from earl.bench.measured import Figure
 from earl.bench.timing import Effort
 from earl.errors import UnknownName, suggest
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from earl.bench.figures import Figure, ratio_figure
+from earl.bench.measured import Figure, ratio_figure
 from earl.bench.timing import Effort, Thing, take_turns
-from earl.data import facts
-from earl.datasets.cifar import CIFAR10, PIXELS, cifar10
-from earl.datasets.source import Source
-from earl.places import workers
+from earl.data.sets.cifar import CIFAR10, PIXELS, cifar10
+from earl.data.source import Source
+from earl.experiments.loading import facts
+from earl.experiments.places import workers
 
 PICTURES = 2000  # different ones
 RECORDS = 10_000  # in each of the six files of CIFAR-10
@@ -139,12 +139,12 @@ def start(effort: Effort) -> Iterator[Figure]:
     yield Figure(case="commands of these that import torch", value=heavy, unit="", target=0)
 
 
-COMMAND = [sys.executable, "-c", "from earl.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from earl.cli.app import main; main()"]
 WATCHED = "\n".join(
     (
         "import atexit, os, sys",
         "atexit.register(lambda: os._exit('torch' in sys.modules))",
-        "from earl.cli import main",
+        "from earl.cli.app import main",
         "main()",
     )
 )

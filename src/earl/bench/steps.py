@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from earl.bench.figures import Figure, ratio_figure
+from earl.bench.measured import Figure, ratio_figure
 from earl.bench.subjects import (
     CIFAR,
     bare_step,
@@ -17,8 +17,8 @@ from earl.bench.subjects import (
     updating,
 )
 from earl.bench.timing import Effort, Times, take_turns
-from earl.catalogue import METHOD_FACTS
-from earl.learner import Learner
+from earl.experiments.catalogue import METHOD_FACTS
+from earl.learning.learner import Learner
 
 FAMILY = ("earl", "vanilla-etf", "earl-no-rc", "earl-no-pdt", "earl-learnable")
 QUICKLY = ("er", "scr")  # the methods of a quick run

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.bench.timing import Thing
-from earl.catalogue import METHODS
-from earl.experiment import Experiment
-from earl.learner import Learner
-from earl.matching import fed, noise_learner, random_images
-from earl.methods.earl import EARL
-from earl.networks import build
+from earl.experiments.catalogue import METHODS
+from earl.experiments.experiment import Experiment
+from earl.experiments.matching import fed, noise_learner, random_images
+from earl.experiments.recipes import Value
+from earl.learning.learner import Learner
+from earl.methods.earl.earl import EARL
+from earl.nn.networks import build
 from earl.randomness import Randomness
-from earl.recipes import Value
 
 CIFAR = (3, 32, 32)
 CLASSES = 10

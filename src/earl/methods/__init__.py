@@ -1,1 +1,1 @@
-"""The methods, one file each; `earl.catalogue` lists them by name."""
+"""The methods, one file each; `earl.experiments.catalogue` lists them by name."""

@@ -6,12 +6,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.finite import differentiate
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
-from earl.memory import Memory, reservoir
-from earl.networks import Classifier, feature_size
+from earl.learning.learner import (
+    Classes,
+    Learner,
+    Pace,
+    Setting,
+    Stateful,
+    Waiting,
+    adam,
+    ask,
+    forward,
+)
+from earl.learning.memory import Memory, reservoir
+from earl.learning.work import Work
+from earl.nn.finite import differentiate
+from earl.nn.networks import Classifier, feature_size
 from earl.randomness import Randomness
-from earl.work import Work
 
 
 class ER(Learner):

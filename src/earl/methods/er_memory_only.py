@@ -6,12 +6,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.finite import differentiate
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
-from earl.memory import Memory, greedy_balanced
-from earl.networks import Classifier, feature_size
+from earl.learning.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
+from earl.learning.memory import Memory, greedy_balanced
+from earl.learning.work import Work
+from earl.nn.finite import differentiate
+from earl.nn.networks import Classifier, feature_size
 from earl.randomness import Randomness
-from earl.work import Work
 
 
 class MemoryOnlyER(Learner):

@@ -8,13 +8,23 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.finite import differentiate
-from earl.freezing import begin_training
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
-from earl.memory import Memory, reservoir
-from earl.networks import Classifier, feature_size
+from earl.learning.learner import (
+    Classes,
+    Learner,
+    Pace,
+    Setting,
+    Stateful,
+    Waiting,
+    adam,
+    ask,
+    forward,
+)
+from earl.learning.memory import Memory, reservoir
+from earl.learning.work import Work
+from earl.nn.finite import differentiate
+from earl.nn.freezing import begin_training
+from earl.nn.networks import Classifier, feature_size
 from earl.randomness import Randomness
-from earl.work import Work
 
 
 class ERMIR(Learner):

@@ -8,13 +8,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.expandable import Expandable, widen
-from earl.finite import differentiate
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
-from earl.memory import Memory, greedy_balanced
-from earl.networks import GrowingLinear, build, feature_size
+from earl.learning.learner import (
+    Classes,
+    Learner,
+    Pace,
+    Setting,
+    Stateful,
+    Waiting,
+    adam,
+    ask,
+    forward,
+)
+from earl.learning.memory import Memory, greedy_balanced
+from earl.learning.work import Pass, Work
+from earl.methods.expandable import Expandable, widen
+from earl.nn.finite import differentiate
+from earl.nn.networks import GrowingLinear, build, feature_size
 from earl.randomness import Randomness
-from earl.work import Pass, Work
 
 
 class MEMO(Learner):

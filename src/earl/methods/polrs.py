@@ -9,12 +9,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.finite import differentiate
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
-from earl.memory import Memory, reservoir
-from earl.networks import Classifier, feature_size
+from earl.learning.learner import (
+    Classes,
+    Learner,
+    Pace,
+    Setting,
+    Stateful,
+    Waiting,
+    adam,
+    ask,
+    forward,
+)
+from earl.learning.memory import Memory, reservoir
+from earl.learning.work import Pass, Work
+from earl.nn.finite import differentiate
+from earl.nn.networks import Classifier, feature_size
 from earl.randomness import Randomness
-from earl.work import Pass, Work
 
 FACTORS = (0.5, 1.0, 2.0)  # the learning rates of the replicas, relative to the present one
 MIDDLE = 1

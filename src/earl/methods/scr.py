@@ -7,15 +7,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.contrast import contrast_augment
 from earl.errors import InvalidSetting
-from earl.finite import differentiate
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
-from earl.losses import supervised_contrastive
-from earl.memory import Memory, reservoir
-from earl.networks import build, feature_size
+from earl.learning.learner import (
+    Classes,
+    Learner,
+    Pace,
+    Setting,
+    Stateful,
+    Waiting,
+    adam,
+    ask,
+    forward,
+)
+from earl.learning.memory import Memory, reservoir
+from earl.learning.work import Work
+from earl.nn.contrastive_augment import contrast_augment
+from earl.nn.finite import differentiate
+from earl.nn.losses import supervised_contrastive
+from earl.nn.networks import build, feature_size
 from earl.randomness import Randomness
-from earl.work import Work
 
 NO_MEAN = -2.0  # the score of a class without a mean: below every cosine
 AT_ONCE = 250  # memory images that are encoded together

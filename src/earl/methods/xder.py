@@ -7,16 +7,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.contrast import contrast_augment
 from earl.errors import InvalidSetting
-from earl.finite import differentiate
-from earl.heads import Heads, renew
-from earl.learner import Classes, Learner, Pace, Setting, Stateful, Waiting, adam, ask, forward
-from earl.losses import known_mse, supervised_contrastive
-from earl.memory import Memory, draw_distinct, reservoir
-from earl.networks import Classifier, feature_size, untracked
+from earl.learning.learner import (
+    Classes,
+    Learner,
+    Pace,
+    Setting,
+    Stateful,
+    Waiting,
+    adam,
+    ask,
+    forward,
+)
+from earl.learning.memory import Memory, draw_distinct, reservoir
+from earl.learning.work import Work
+from earl.methods.heads import Heads, renew
+from earl.nn.contrastive_augment import contrast_augment
+from earl.nn.finite import differentiate
+from earl.nn.losses import known_mse, supervised_contrastive
+from earl.nn.networks import Classifier, feature_size, untracked
 from earl.randomness import Randomness
-from earl.work import Work
 
 AT_ONCE = 250  # memory images that are looked at together when a task ends
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from earl.errors import MixedRuns
-from earl.recipes import Value
-from earl.runs import Run, show
+from earl.experiments.recipes import Value
+from earl.experiments.runs.records import Run, show
 
 ENVIRONMENT = ("earl", "torch", "device")  # what results may depend on beside the settings
 PLACES = ("source", "skipped")  # facts of data that may differ between machines

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from earl.catalogue import METRICS
-from earl.report.reported import MATCHED, ROWS, Key, Reported, Row, figures, fitting
-from earl.runs import Run
-from earl.statistics import Spread, spread
+from earl.experiments.catalogue import METRICS
+from earl.experiments.runs.records import Run
+from earl.report.paper import MATCHED, ROWS, Key, Reported, Row, figures, fitting
+from earl.report.statistics import Spread, spread
 
 TURNS = ("CIFAR-10", "CIFAR-10-R90", "CIFAR-10-R180", "CIFAR-10-R270")
 EFFECT = "transform_effect"  # the one table that is not of online runs

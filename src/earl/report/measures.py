@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from earl.catalogue import METRICS
 from earl.errors import DataNotFound, UnknownName, suggest
+from earl.experiments.catalogue import METRICS
+from earl.experiments.runs.records import Run
 from earl.report.figures.selection import command
-from earl.runs import Run
 
 # What learning has cost by the end, as histories name it, and its unit; see `Learner.costs`.
 COSTS: Mapping[str, str] = {"updates": "", "images": "", "flops": "FLOP", "bytes": "B"}

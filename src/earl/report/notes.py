@@ -2,9 +2,9 @@
 
 from collections.abc import Container, Iterable, Sequence
 
+from earl.experiments.runs.records import Run
 from earl.report.groups import Column, Group, column_of, short
-from earl.report.reported import MATCHED, READINGS, Row
-from earl.runs import Run
+from earl.report.paper import MATCHED, READINGS, Row
 
 
 def left_out(runs: Sequence[Run]) -> list[str]:

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from earl.errors import InvalidSetting
-from earl.runs import Run
+from earl.experiments.runs.records import Run
 
 # A picture of equal runs has equal bytes: no dates. Fonts that journals accept go into a PDF.
 UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}

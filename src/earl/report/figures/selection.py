@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from earl.errors import DataNotFound, MixedRuns
-from earl.recipes import Value
+from earl.experiments.recipes import Value
+from earl.experiments.runs.records import Run
 from earl.report.groups import Column, Group, group_runs
 from earl.report.notes import left_out
-from earl.runs import Run
 
 
 def panels(

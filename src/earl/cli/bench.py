@@ -1,0 +1,137 @@
+"""The command `earl bench`."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from earl.cli.data import Json
+from earl.cli.text import print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from earl.bench.measured import Figure
+    from earl.bench.rows import Measure
+    from earl.bench.timing import Effort
+
+
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="Minutes less, and less precise.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 if a figure misses its target.")
+    ] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show where the time of a step goes instead.")
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="ROW", help="Only these rows; repeat at will.")
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option(help="Add a full run to this file; else to the checkout's.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what learning and asking cost beside the bare network."""
+    from earl.experiments.allocator import keep_freed_memory
+
+    keep_freed_memory()  # as runs do
+    if profile:
+        print_profiles(as_json)
+        return
+    from earl.bench.record import commit, history_file, remember, summary
+    from earl.bench.rows import choose
+    from earl.bench.timing import FULL, QUICK
+
+    rows = choose(only or [])
+    began, at = time.monotonic(), commit()  # now: files may change while it runs
+    figures = follow(rows, QUICK if quick else FULL)
+    result = summary(figures, quick, time.monotonic() - began, at)
+    file = history or history_file()
+    if file is not None and not quick and not only:
+        remember(result, file)
+    if as_json:
+        print_json(result)
+    else:
+        print_figures(figures, quick)
+    if check and not result["ok"]:
+        raise typer.Exit(1)
+
+
+def follow(rows: "Mapping[str, Measure]", effort: "Effort") -> "list[tuple[str, Figure]]":
+    """Measure the rows, and show on stderr what is being measured."""
+    from earl.bench.rows import measured
+
+    figures = []
+    for name, measure in rows.items():
+        began = time.monotonic()
+        figures += list(measured({name: measure}, effort))
+        sys.stderr.write(f"measured {name} in {time.monotonic() - began:.0f} s\n")
+        sys.stderr.flush()
+    return figures
+
+
+def print_figures(figures: "list[tuple[str, Figure]]", quick: bool) -> None:
+    """Print figures beside their targets."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("row", no_wrap=True)
+    table.add_column("measured")
+    for name in ("value", "quartiles", "target"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for row, figure in figures:
+        low, high = figure.spread or (None, None)
+        table.add_row(
+            row,
+            figure.case,
+            f"{number(figure.value)} {figure.unit}".strip(),
+            "" if low is None or high is None else f"{number(low)}–{number(high)}",
+            target(figure),
+            "" if figure.target is None else "ok" if figure.ok else "MISSED",
+        )
+    if quick:
+        table.caption = "A quick run: few turns, so take a full one before you believe a miss."
+    Console(highlight=False).print(table)
+
+
+def target(figure: "Figure") -> str:
+    if figure.target is None:
+        return "–"
+    return f"{'≥' if figure.at_least else '≤'} {figure.target:g} {figure.unit}".strip()
+
+
+def number(value: float) -> str:
+    """Return a number with as many digits as count."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def print_profiles(as_json: bool) -> None:
+    """Print the milliseconds and shares of a step's parts."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from earl.bench.profile import profiles
+    from earl.bench.rows import one_thread
+
+    with one_thread():
+        found = profiles()
+    if as_json:
+        print_json({p.case: dict(p.parts) for p in found})
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("part of a step")
+    for p in found:
+        table.add_column(f"{p.case}, ms", justify="right")
+        table.add_column("%", justify="right")
+    for name in found[0].parts:
+        cells = [(f"{p.parts[name]:.2f}", f"{100 * p.parts[name] / p.total:.1f}") for p in found]
+        table.add_row(name, *(cell for pair in cells for cell in pair))
+    table.add_row("in all", *(cell for p in found for cell in (f"{p.total:.2f}", "100")))
+    Console(highlight=False).print(table)

@@ -1,0 +1,165 @@
+"""The commands `earl data info`, `earl data prepare` and `earl data download`."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from earl.cli.text import parse_settings, print_json, say
+
+if TYPE_CHECKING:
+    from earl.data.dataset import Dataset
+    from earl.data.source import Progress
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Find, prepare and download data sets."
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Name = Annotated[str, typer.Argument(help="A data set; see: earl list datasets")]
+DataRoot = Annotated[
+    Path | None, typer.Option(help="Where data sets lie; else EARL_DATA, else the user's cache.")
+]
+CacheRoot = Annotated[
+    Path | None, typer.Option(help="For decoded copies; else EARL_CACHE, else the user's cache.")
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Train on so many images only.")]
+PerClass = Annotated[int | None, typer.Option(min=1, help="Train on so many of each class only.")]
+SkipBroken = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="An option such as image_size=64."),
+]
+
+
+@app.command()
+def info(
+    name: Name, data_root: DataRoot = None, cache_root: CacheRoot = None, as_json: Json = False
+) -> None:
+    """Say whether a data set is there, where, and how it is run; nothing is decoded."""
+    from earl.experiments.datainfo import describe
+    from earl.experiments.places import Places
+
+    facts = describe(name, Places.find(data_root, cache_root))
+    if as_json:
+        print_json(facts)
+        return
+    for key, value in facts.items():
+        say(f"  {key:<10} {value if not isinstance(value, dict) else listed(value)}")
+
+
+@app.command()
+def prepare(
+    name: Name,
+    data_root: DataRoot = None,
+    cache_root: CacheRoot = None,
+    skip_broken: SkipBroken = False,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Decode or check every image once, so that runs start at once; name the broken ones."""
+    from earl.experiments.experiment import load_data
+    from earl.experiments.loading import DataOptions
+    from earl.experiments.options import Options
+    from earl.experiments.places import Places
+
+    options = Options({"data": DataOptions})
+    given = options.read(parse_settings(settings or []) | short(None, None, skip_broken))
+    chosen = DataOptions(**options.of("data", given))
+    places, start = Places.find(data_root, cache_root), time.monotonic()
+    with progress_bar(name) as progress:
+        dataset = load_data(name, chosen, places, progress)
+    facts = summary(dataset) | {"seconds": round(time.monotonic() - start, 1)}
+    if as_json:
+        print_json(facts)
+        return
+    for key, value in facts.items():
+        say(f"  {key:<10} {value if not isinstance(value, list) else '; '.join(value) or 'none'}")
+
+
+@app.command()
+def download(name: Name, data_root: DataRoot = None, as_json: Json = False) -> None:
+    """Download a data set from its publisher, verify it and unpack it."""
+    from earl.data.download import download
+    from earl.experiments.catalogue import DATASETS
+    from earl.experiments.places import Places
+
+    DATASETS.entry(name)
+    with progress_bar(name, unit="bytes") as progress:
+        folders = download(name, Places.find(data_root).data_root, progress)
+    if as_json:
+        print_json({"folders": [str(folder) for folder in folders]})
+        return
+    for folder in folders:
+        say(str(folder))
+    say(f"Next: earl data prepare {name}" + (f" --data-root {data_root}" if data_root else ""))
+
+
+def short(
+    limit: int | None, per_class: int | None, skip_broken: bool
+) -> "dict[str, bool | int | float | str]":
+    """Return the settings that have options of their own."""
+    given: dict[str, bool | int | float | str] = {}
+    given |= {"limit": limit} if limit is not None else {}
+    given |= {"per_class": per_class} if per_class is not None else {}
+    given |= {"skip_broken": True} if skip_broken else {}
+    return given
+
+
+def summary(dataset: "Dataset") -> dict[str, Any]:
+    """Return what there is to say about a data set that was loaded."""
+    c, h, w = dataset.image_shape
+    names = dataset.titles
+    return {
+        "name": dataset.name,
+        "source": dataset.source,
+        "images": f"{len(dataset.train)} to train, {len(dataset.test)} to test",
+        "classes": f"{len(names)}: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}",
+        "image": f"{c} x {h} x {w}",
+        "mean": ", ".join(f"{v:g}" for v in dataset.mean),
+        "std": ", ".join(f"{v:g}" for v in dataset.std),
+        "skipped": list(dataset.skipped),
+        "notes": list(dataset.notes),
+    }
+
+
+def listed(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+@contextmanager
+def progress_bar(name: str, unit: str = "images") -> "Iterator[Progress]":
+    """Give a function that shows progress on stderr: a bar on a terminal, few lines elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:>14}"),
+        BarColumn(),
+        TextColumn(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {unit}"),
+        TimeRemainingColumn(),
+    )
+    shown = [0.0]
+    tasks: dict[tuple[str, int], Any] = {}
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+
+        def show(what: str, done: int, total: int) -> None:
+            if not total:
+                return
+            if (what, total) not in tasks:
+                tasks[what, total] = bar.add_task(f"{what} {name}"[:30], total=total)
+            bar.update(tasks[what, total], completed=done)
+            late = time.monotonic() - shown[0] > SECONDS_BETWEEN_LINES
+            if not console.is_terminal and late and total > FEW:
+                shown[0] = time.monotonic()
+                console.print(f"{what} {name}: {done:,} of {total:,} {unit}", highlight=False)
+
+        yield show
+
+
+SECONDS_BETWEEN_LINES = 5.0
+FEW = 5000  # images that are prepared before anyone asks

@@ -1,0 +1,41 @@
+"""The demo: EARL against experience replay on real images, in less than a minute."""
+
+import os
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from earl.evaluation.loop import Moment
+from earl.experiments.experiment import Experiment
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.records import find_runs
+
+METHODS = ("er", "earl")
+TITLE = "Handwritten digits, classes arriving on a Gaussian schedule"
+
+
+def demo(
+    out: Path, seed: int, follow: Callable[[Generator[Moment], str], None]
+) -> tuple[list[RunDirectory], Path]:
+    """Run both methods on the same stream; return the runs and a picture of their accuracy."""
+    runs = []
+    for method in METHODS:
+        experiment = Experiment(method=method, dataset="digits", stream="gaussian", seed=seed)
+        run = RunDirectory(out / experiment.path(), experiment)
+        follow(run.run(threads=1), method)
+        runs.append(run)
+    picture = out / "accuracy.png"
+    draw(runs, picture)
+    return runs, picture
+
+
+def draw(runs: list[RunDirectory], picture: Path) -> None:
+    """Draw the accuracy curves of several runs."""
+    # Matplotlib would keep its list of fonts in the home directory
+    os.environ.setdefault("MPLCONFIGDIR", str(user_cache_path("earl") / "matplotlib"))
+    from earl.report.figures.canvas import save
+    from earl.report.figures.curves import curves
+
+    found = find_runs([run.path for run in runs])
+    save(curves(found, title=TITLE, allow_mixed=True), picture)

@@ -1,0 +1,271 @@
+"""The commands `earl table`, `figure`, `report` and `export`: from runs to what is printed."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from earl.cli.text import complain, print_json, put, say
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from earl.evaluation.loop import Moment
+    from earl.experiments.runs.directory import RunDirectory
+    from earl.experiments.runs.records import Run
+
+Folders = Annotated[list[Path], typer.Argument(help="Folders with run directories, at any depth.")]
+ExportOut = Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="Only runs with this method, dataset, stream, seed or setting; repeat at will.",
+    ),
+]
+TensorBoard = Annotated[
+    bool, typer.Option("--tensorboard", help="Show the run live: tensorboard --logdir <OUT>")
+]
+TensorBoardDir = Annotated[
+    Path | None, typer.Option(help="The same, with the log elsewhere than in the run directory.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
+DAMAGED = 65  # the exit code where a snapshot, or a run, is not what was written
+UNSEALED = "have no seals, as in earlier versions: damage to them would go unseen"
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A_AUC and A_last unless given; see: earl list metrics. Or a probe's number: bias, "
+        "NC1, NC2, NC3, training_error."
+    ),
+]
+
+
+def board_of(run: "RunDirectory", wanted: bool, folder: Path | None) -> Path | None:
+    """Return where a run is to be shown: nowhere, in its own folder, or below another one."""
+    if folder is not None:
+        return folder / run.experiment.path()
+    return run.path if wanted else None
+
+
+def shown_live(
+    run: "RunDirectory", moments: "Generator[Moment]", folder: Path | None
+) -> "Generator[Moment]":
+    """Return the moments of a run, which TensorBoard can follow if there is a folder for it."""
+    if folder is None:
+        return moments
+    from earl.report.export.tensorboard import watched
+
+    return watched(run, moments, folder)
+
+
+def chosen(folders: list[Path], where: list[str] | None) -> "list[Run]":
+    """Return the runs in the folders that fit; DamagedRun if none of them can be believed."""
+    from earl.errors import DamagedRun
+    from earl.experiments.runs.records import choose_runs, find_runs
+
+    runs = choose_runs(find_runs(folders), where or [])
+    if all(run.damage for run in runs):
+        others = f" (and so are {len(runs) - 1} more runs)" if len(runs) > 1 else ""
+        raise DamagedRun(runs[0].damage + others)
+    return runs
+
+
+def settle(runs: "Sequence[Run]") -> None:
+    """Say which runs could not be checked, or were left out as damaged: that is exit code 65."""
+    old = sum(not run.sealed for run in runs)
+    if old:
+        complain(f"note: {old} of {len(runs)} runs {UNSEALED}")
+    damaged = [run for run in runs if run.damage]
+    for run in damaged:
+        complain(f"earl: left out as damaged: {run.damage}")
+    if damaged:
+        raise typer.Exit(DAMAGED)
+
+
+class TableFormat(StrEnum):
+    """How a table can be written."""
+
+    terminal = "terminal"
+    md = "md"
+    latex = "latex"
+    csv = "csv"
+    json = "json"
+
+
+class ExportFormat(StrEnum):
+    """What histories can be written as."""
+
+    csv = "csv"
+    parquet = "parquet"
+    tensorboard = "tensorboard"
+
+
+def table(
+    folders: Folders,
+    metric: Metrics = None,
+    versus: Annotated[
+        str | None, typer.Option(help="Subtract this method, seed by seed, with a 95 % interval.")
+    ] = None,
+    beside_paper: Annotated[
+        bool, typer.Option("--beside-paper", help="Set the paper's numbers beside ours.")
+    ] = False,
+    paper_table: Annotated[
+        str | None, typer.Option(help="Which of the paper's tables; main unless given.")
+    ] = None,
+    costs: Annotated[bool, typer.Option("--costs", help="Add what learning has cost.")] = False,
+    where: Where = None,
+    allow_mixed: Annotated[
+        bool, typer.Option("--allow-mixed", help="Do not refuse runs that cannot be compared.")
+    ] = False,
+    fmt: Annotated[
+        TableFormat | None,
+        typer.Option("--format", help="terminal on a terminal, else md, unless given."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Average finished runs over seeds, in a table.
+
+    Methods in rows, data sets and streams in columns.
+    """
+    from rich.console import Console
+
+    from earl.report.tables.formats import FORMATS
+    from earl.report.tables.table import default_metrics, make_table
+    from earl.report.tables.terminal import show_table
+
+    paper = paper_table or ("main" if beside_paper else None)
+    runs = chosen(folders, where)
+    made = make_table(
+        runs,
+        metric or default_metrics(paper),
+        versus=versus,
+        paper=paper,
+        costs=costs,
+        allow_mixed=allow_mixed,
+    )
+    console = Console(highlight=False)
+    form = TableFormat.json if as_json else fmt
+    if form is None:
+        form = TableFormat.terminal if console.is_terminal else TableFormat.md
+    if form is TableFormat.terminal:
+        show_table(made, console)
+    else:
+        put(FORMATS[form](made))
+    if form is TableFormat.csv:  # it has no room for them
+        for note in made.notes:
+            complain(f"note: {note}")
+    settle(runs)
+
+
+def figure(
+    name: Annotated[str, typer.Argument(help="See: earl list figures")],
+    folders: Folders,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="A .png, .svg or .pdf; NAME.png unless given."),
+    ] = None,
+    where: Where = None,
+    title: Annotated[str, typer.Option(help="Stands above the picture.")] = "",
+    allow_mixed: Annotated[
+        bool, typer.Option("--allow-mixed", help="Do not refuse runs that cannot be compared.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Draw a figure from finished runs."""
+    from earl.cli.stream import keep_fonts, writable
+    from earl.experiments.catalogue import FIGURES
+
+    FIGURES.entry(name)
+    keep_fonts()
+    from earl.report.figures.canvas import check_picture, save
+    from earl.report.notes import left_out
+
+    path = writable(out or Path(f"{name}.png"))
+    check_picture(path)
+    runs = chosen(folders, where)
+    save(FIGURES[name](runs, title=title, allow_mixed=allow_mixed), path)
+    for note in left_out(runs):
+        complain(f"note: {note}")
+    if as_json:
+        print_json({"figure": name, "runs": len(runs), "picture": str(path)})
+    else:
+        say(str(path))
+    settle(runs)
+
+
+def report(
+    folders: Folders,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    metric: Metrics = None,
+    versus: Annotated[
+        str | None, typer.Option(help="Subtract this method, seed by seed, with a 95 % interval.")
+    ] = None,
+    beside_paper: Annotated[
+        bool, typer.Option("--beside-paper", help="Set the paper's numbers beside ours.")
+    ] = False,
+    paper_table: Annotated[
+        str | None, typer.Option(help="Which of the paper's tables; main unless given.")
+    ] = None,
+    where: Where = None,
+    title: Annotated[str, typer.Option(help="Stands at the top of the page.")] = "",
+    allow_mixed: Annotated[
+        bool, typer.Option("--allow-mixed", help="Do not refuse runs that cannot be compared.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write one HTML page about runs, which needs no network.
+
+    Tables, curves, budgets, settings, environment and commands.
+    """
+    from earl.cli.stream import keep_fonts, writable
+
+    keep_fonts()
+    from earl.report.page.page import write_page
+    from earl.report.tables.table import default_metrics
+
+    runs = chosen(folders, where)
+    paper = paper_table or ("main" if beside_paper else None)
+    write_page(
+        writable(out),
+        runs,
+        metrics=metric or default_metrics(paper),
+        title=title,
+        versus=versus,
+        paper=paper,
+        allow_mixed=allow_mixed,
+    )
+    if as_json:
+        finished = sum(run.finished for run in runs)
+        print_json({"page": str(out), "runs": len(runs), "finished": finished})
+    else:
+        say(str(out))
+    settle(runs)
+
+
+def export(
+    to: Annotated[ExportFormat, typer.Argument(help="What to write.")],
+    folders: Folders,
+    out: ExportOut = Path("export"),
+    where: Where = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write histories as CSV or parquet, or for TensorBoard."""
+    from earl.report.export.tables import export_csv, export_parquet
+    from earl.report.export.tensorboard import export_tensorboard
+
+    write = {"csv": export_csv, "parquet": export_parquet, "tensorboard": export_tensorboard}[to]
+    runs = chosen(folders, where)
+    whole = [run for run in runs if not run.damage]
+    paths = write(whole, out)
+    if as_json:
+        print_json({"runs": len(whole), "written": [path.as_posix() for path in paths]})
+    else:
+        for path in paths:
+            say(str(path))
+        if to is ExportFormat.tensorboard:
+            say(f"Next: tensorboard --logdir {out}")
+    settle(runs)

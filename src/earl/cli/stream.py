@@ -1,0 +1,198 @@
+"""The commands `earl stream make` and `earl stream show`."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from earl.cli.text import complain, parse_settings, print_json, say
+from earl.errors import DataNotFound, EarlError, InvalidSetting
+
+if TYPE_CHECKING:
+    from earl.data.dataset import Dataset
+    from earl.data.streams import Schedule
+    from earl.experiments.recipes import Value
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Make streams as small files, and look at them before you run.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Seed = Annotated[int, typer.Option(min=0, help="The order follows from it.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="An option of setup or data; repeat at will."),
+]
+Sigma = Annotated[float | None, typer.Option(help="Short for --set sigma=...")]
+DataRoot = Annotated[Path | None, typer.Option(help="Where data sets are, unless EARL_DATA says.")]
+Tasks = Annotated[int | None, typer.Option(help="Short for --set tasks=...")]
+
+
+@app.command("make")
+def make_file(
+    setup: Annotated[str, typer.Argument(help="See: earl list streams")],
+    dataset: Annotated[str, typer.Option(help="See: earl list datasets")],
+    seed: Seed = 1,
+    settings: Settings = None,
+    sigma: Sigma = None,
+    tasks: Tasks = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write.")] = None,
+    embed: Annotated[bool, typer.Option("--embed", help="Write the order itself too.")] = False,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Write a stream to a file: its recipe, and a hash of the order that must come out."""
+    from earl.experiments.streamfile import make
+
+    given = gather(settings, sigma, tasks)
+    name, data = load(dataset, given, data_root)
+    recipe = make(setup, name, data, seed=seed, settings=given, embed=embed)
+    path = writable(out or Path(f"{name}-{setup}-seed-{seed}.json"))
+    recipe.write(path)
+    facts = describe(recipe.schedule(name, data), data)
+    if as_json:
+        print_json({"file": str(path), "sha256": recipe.sha256, **facts})
+        return
+    print_facts(facts)
+    say(f"\n{path}\nNext: earl run --method earl --dataset {dataset} --stream file:{path}")
+
+
+@app.command("show")
+def show_stream(
+    stream: Annotated[str, typer.Argument(help="A stream file, or a setup.")],
+    dataset: Annotated[str | None, typer.Option(help="Needed unless the file names it.")] = None,
+    seed: Seed = 1,
+    settings: Settings = None,
+    sigma: Sigma = None,
+    tasks: Tasks = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A picture to draw.")] = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Print what a stream is like; with -o, draw which class arrives when."""
+    given = gather(settings, sigma, tasks)
+    name, title, data, schedule = find(stream, dataset, seed, given, data_root)
+    facts = describe(schedule, data)
+    if out is not None:
+        draw(data, schedule, title, writable(out))
+    for note in schedule.notes:
+        complain(f"note: {note}")
+    if as_json:
+        print_json({"dataset": name, **facts} | ({"picture": str(out)} if out else {}))
+        return
+    say(title)
+    print_facts(facts)
+    if out is not None:
+        say(f"\n{out}")
+
+
+def find(
+    stream: str,
+    dataset: str | None,
+    seed: int,
+    given: "dict[str, Value]",
+    data_root: Path | None,
+) -> "tuple[str, str, Dataset, Schedule]":
+    """Return the name of the data set, a title, the data set and the order of arrival."""
+    from earl.experiments.catalogue import DATASETS, STREAMS
+    from earl.experiments.streamfile import StreamFile, plan
+
+    path = Path(stream.removeprefix("file:"))
+    if stream in STREAMS or not (stream.startswith("file:") or path.suffix or path.exists()):
+        STREAMS.entry(stream)
+        name, data = load(dataset, given, data_root)
+        schedule = plan(stream, name, data, seed=seed, settings=given)
+        return name, f"{stream} stream of {name}, seed {seed}", data, schedule
+    file = StreamFile.open(path)
+    if dataset is None and file.recipe is not None and file.recipe.dataset in DATASETS:
+        dataset = file.recipe.dataset
+    name, data = load(dataset, given, data_root)
+    if given:
+        fixed = ", ".join(given)
+        raise InvalidSetting(f"{path} is a file, whose options are fixed: {fixed} cannot be set")
+    return name, f"{path.name}, a stream of {name}", data, file.schedule(name, data)
+
+
+def load(
+    dataset: str | None, given: "dict[str, Value]", data_root: Path | None
+) -> "tuple[str, Dataset]":
+    """Return a short name and a data set; its options are taken out of the given ones."""
+    from earl.experiments.experiment import load_data
+    from earl.experiments.loading import DataOptions, Name
+    from earl.experiments.options import Options
+    from earl.experiments.places import Places
+    from earl.experiments.recipes import recipe
+
+    if dataset is None:
+        raise InvalidSetting("say of which data set: --dataset NAME; see: earl list datasets")
+    name, options = Name.read(dataset), Options({"data": DataOptions})
+    own = {n: given.pop(n) for n in list(given) if n in options.names()}
+    values: dict[str, Any] = options.complete(recipe(str(name)), own)
+    data = load_data(str(name), DataOptions(**values), Places.find(data_root))
+    return name.folder(), data
+
+
+def gather(
+    settings: list[str] | None, sigma: float | None, tasks: int | None
+) -> "dict[str, Value]":
+    """Return the options of a setup from --set and its short forms."""
+    short = {"sigma": sigma, "tasks": tasks}
+    return parse_settings(settings or []) | {n: v for n, v in short.items() if v is not None}
+
+
+def describe(schedule: "Schedule", data: "Dataset") -> dict[str, Any]:
+    """Return what there is to say about a stream."""
+    from earl.data.streams import classes_seen
+
+    seen = classes_seen(data.train.labels[schedule.order])
+    shares = {share: seen[max(0, len(seen) * share // 100 - 1)] for share in (1, 10, 25, 50, 75)}
+    return {
+        "samples": len(schedule.order),
+        "samples_left_out": len(data.train) - len(schedule.order),
+        "classes": int(seen[-1]),
+        "classes_seen": {f"{share} %": int(count) for share, count in shares.items()},
+        "boundaries": list(schedule.boundaries),
+        "artificial": schedule.artificial,
+    }
+
+
+def print_facts(facts: dict[str, Any]) -> None:
+    left_out = facts["samples_left_out"]
+    ends = ", ".join(f"{end:,}" for end in facts["boundaries"][:20])
+    more = ", …" if len(facts["boundaries"]) > 20 else ""
+    kind = " (artificial)" if facts["artificial"] and ends else ""
+    say(f"  samples       {facts['samples']:,}" + (f", {left_out:,} left out" if left_out else ""))
+    say(f"  classes       {facts['classes']}")
+    say("  classes seen  " + ", ".join(f"{n} at {s}" for s, n in facts["classes_seen"].items()))
+    say(f"  boundaries    {ends or 'none'}{more}{kind}")
+
+
+def draw(data: "Dataset", schedule: "Schedule", title: str, path: Path) -> None:
+    keep_fonts()
+    from earl.report.figures.streampicture import draw_stream
+
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise InvalidSetting(f"{path} must end in .png, .pdf or .svg to be a picture")
+    labels = data.train.labels[schedule.order]
+    draw_stream(labels, schedule, data.titles, title, path)
+
+
+def keep_fonts() -> None:
+    """Let matplotlib keep its list of fonts in our cache, not in the home directory."""
+    from platformdirs import user_cache_path
+
+    os.environ.setdefault("MPLCONFIGDIR", str(user_cache_path("earl") / "matplotlib"))
+
+
+def writable(path: Path) -> Path:
+    """Return a path whose directory can be written to."""
+    if path.is_dir():
+        raise EarlError(f"{path} is a directory; give the name of a file")
+    if not path.absolute().parent.is_dir():
+        raise DataNotFound(f"there is no directory {path.parent} to write {path.name} to; make it")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise EarlError(f"{path.parent} cannot be written to; choose another place")
+    return path

@@ -1,1 +1,0 @@
-"""Data sets: raw images with class ids; `earl.catalogue` lists them by name."""

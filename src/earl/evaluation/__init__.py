@@ -1,0 +1,1 @@
+"""Evaluation: the loop that asks and teaches, and what is computed from its record."""

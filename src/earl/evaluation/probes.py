@@ -1,0 +1,189 @@
+"""Probes: what can be measured on a learner at an evaluation, beyond what it gets right.
+
+A probe changes nothing in the learner and draws nothing at random. Classes are named by the number
+they have in order of first arrival, as the paper does: class i owns w_i. Some probes return lists
+for a figure; they keep few samples of few classes, for every list becomes part of the history.
+"""
+
+import math
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from earl.data.dataset import Images, batches
+from earl.errors import EarlError
+from earl.evaluation.history import Reading
+from earl.evaluation.loop import Scene
+from earl.methods.earl.earl import EARL
+from earl.nn.collapse import nc1, nc2, nc3
+
+MOST_PER_CLASS = 100  # test images per class that a probe looks at
+MOST_TRAINING = 200  # training images per class whose error is measured
+MOST_SHOWN = 50  # test images per class whose features or cosines are kept
+FIRST_CLASSES = 4  # classes whose features are kept
+MOST_CLASSES = 10  # classes that can be the newest one whose cosines are kept
+MOST_DIMENSIONS = 30  # of features that are kept
+LONGEST = 10_000  # samples after a class's arrival for which lists are kept
+
+
+@runtime_checkable
+class Embeds(Protocol):
+    """A learner whose features and class vectors can be looked at."""
+
+    def features(self, x: Tensor) -> Tensor: ...
+    def vectors(self) -> Tensor: ...
+
+
+def collapse(scene: Scene) -> dict[str, Reading]:
+    """Return NC1, NC2 and NC3 on test samples of the seen classes, where they are defined."""
+    learner, numbers = embedding(scene, "collapse"), numbers_asked(scene)
+    held = numbers.unique()
+    if len(held) < 2:
+        return {}  # one class has no geometry
+    keep = torch.cat([first_of(c, numbers, MOST_PER_CLASS) for c in held.tolist()])
+    h = features_of(learner, scene.test.images, scene.asked[keep])
+    labels, W = torch.searchsorted(held, numbers[keep]), learner.vectors().cpu()[held]
+    found = {"NC1": nc1(h, labels), "NC2": nc2(h, labels), "NC3": nc3(h, labels, W)}
+    return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
+def training_error(scene: Scene) -> dict[str, Reading]:
+    """Return the share of wrong answers on the first 200 images of each class that arrived.
+
+    The images are seen as in a test: raw, without augmentation, by the learner as it is now.
+    """
+    labels = scene.train.labels[scene.seen]
+    keep = torch.cat([first_of(c, labels, MOST_TRAINING) for c in labels.unique().tolist()])
+    parts = scene.seen[keep].split(500)
+    answers = [scene.learner.predict(x) for x in batches(scene.train.images, parts)]
+    wrong = torch.cat(answers) != labels[keep]
+    return {"training_error": digits(float(wrong.double().mean()))}
+
+
+def bias(scene: Scene) -> dict[str, Reading]:
+    """Return how near the features of the newest class are to the vectors of older ones.
+
+    It is the mean over test samples of the newest class of max over old classes c of the cosine of
+    f(x), before any correction, with w_c.
+    """
+    learner, newest = embedding(scene, "bias"), len(scene.learner.classes) - 1
+    shown = scene.asked[first_of(newest, numbers_asked(scene), MOST_PER_CLASS)]
+    if newest < 1 or not len(shown):
+        return {}  # there is no older class, or no test image of this one
+    f_hat = F.normalize(features_of(learner, scene.test.images, shown), dim=1)
+    W = F.normalize(learner.vectors().cpu(), dim=1)
+    nearest = (f_hat @ W[:newest].T).amax(dim=1)
+    return {"bias": digits(float(nearest.mean()))}
+
+
+def cosines(scene: Scene) -> dict[str, Reading]:
+    """Return the cosines of single test samples with the vectors of all seen classes.
+
+    Kept are those of the first class and, of the first ten, the newest one, until 10 000 samples
+    after its arrival: `cosines` (classes, samples, seen classes), with the `cosine_classes` and
+    their `cosine_ages`, the samples that have arrived since their first.
+    """
+    embedding(scene, "cosines")
+    numbers = numbers_asked(scene)
+    kept: list[list[list[float]]] = []
+    classes, ages = [], []
+    for c in sorted({0, len(scene.learner.classes) - 1}):
+        shown, since = first_of(c, numbers, MOST_SHOWN), age(scene, c)
+        if len(shown) and c < MOST_CLASSES and since <= LONGEST:
+            kept.append(rows(class_cosines(scene, scene.asked[shown])))
+            classes.append(c)
+            ages.append(since)
+    if not kept:
+        return {}
+    return {"cosines": kept, "cosine_classes": classes, "cosine_ages": ages}
+
+
+def features(scene: Scene) -> dict[str, Reading]:
+    """Return features of test samples of the first four classes, before any correction.
+
+    Centred, and reduced by principal components to at most 30 numbers each: `features` (samples,
+    30), with the `feature_classes` (samples) and `feature_age`, the samples that have arrived since
+    the first one of the newest of these classes. Kept until 10 000 of them.
+    """
+    learner, numbers = embedding(scene, "features"), numbers_asked(scene)
+    held = [c for c in numbers.unique().tolist() if c < FIRST_CLASSES]
+    if len(held) < 2 or age(scene, held[-1]) > LONGEST:
+        return {}
+    keep = torch.cat([first_of(c, numbers, MOST_SHOWN) for c in held])
+    h = features_of(learner, scene.test.images, scene.asked[keep]).double()
+    U, S, _ = torch.linalg.svd(h - h.mean(dim=0), full_matrices=False)
+    return {
+        "features": rows((U * S)[:, :MOST_DIMENSIONS]),
+        "feature_classes": numbers[keep].tolist(),
+        "feature_age": age(scene, held[-1]),
+    }
+
+
+def rotations(scene: Scene) -> dict[str, Reading]:
+    """Return the accuracy on the test images as they are, and turned by 90, 180 and 270 degrees."""
+    found: dict[str, Reading] = {}
+    labels, parts = scene.test.labels[scene.asked], scene.asked.split(500)
+    for quarters in range(4):
+        turned = (x.rot90(quarters, (2, 3)) for x in batches(scene.test.images, parts))
+        answers = torch.cat([scene.learner.predict(x) for x in turned])
+        found[f"accuracy_turned_{90 * quarters}"] = digits(
+            float((answers == labels).double().mean())
+        )
+    return found
+
+
+def embedding(scene: Scene, probe: str) -> Embeds:
+    """Return the learner if its features can be looked at."""
+    if not isinstance(scene.learner, Embeds):
+        name = type(scene.learner).__name__
+        raise EarlError(f"{name} has no features and class vectors: leave out --probe {probe}")
+    return scene.learner
+
+
+def numbers_asked(scene: Scene) -> Tensor:
+    """Return the class numbers of the test images that are asked about, (len(asked),)."""
+    return scene.learner.classes.numbers(scene.test.labels[scene.asked])
+
+
+def first_of(c: int, classes: Tensor, most: int) -> Tensor:
+    """Return the places of the first samples of a class, at most so many."""
+    return (classes == c).nonzero()[:most, 0]
+
+
+def features_of(learner: Embeds, images: Images, indices: Tensor) -> Tensor:
+    """Return the features of the images with these indices, float (n, d) on the CPU."""
+    parts = [learner.features(x).float().cpu() for x in batches(images, indices.split(500))]
+    return torch.cat(parts)
+
+
+def class_cosines(scene: Scene, indices: Tensor) -> Tensor:
+    """Return the cosines of test images with the vectors of all seen classes, (n, classes).
+
+    Of EARL's feature where it corrects, after the correction, which leaves no unit vector: its
+    scores are inner products.
+    """
+    if isinstance(scene.learner, EARL):
+        f_hat = scene.learner.features(scene.test.images[indices])
+        if scene.learner.correction:
+            f_hat = F.normalize(scene.learner.corrected(f_hat), dim=1)
+        return (f_hat @ scene.learner.vectors().T).cpu()
+    learner = embedding(scene, "cosines")
+    h = features_of(learner, scene.test.images, indices)
+    return F.normalize(h, dim=1) @ F.normalize(learner.vectors().float().cpu(), dim=1).T
+
+
+def age(scene: Scene, c: int) -> int:
+    """Return how many samples have arrived since the first of the c-th class."""
+    labels = scene.train.labels[scene.seen]
+    return scene.step - 1 - int((labels == scene.learner.classes.ids(torch.tensor(c))).nonzero()[0])
+
+
+def digits(value: float) -> float:
+    """Return a number with five digits: more would only make histories long."""
+    return float(f"{value:.5g}")
+
+
+def rows(matrix: Tensor) -> list[list[float]]:
+    return [[digits(value) for value in row] for row in matrix.tolist()]

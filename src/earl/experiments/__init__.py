@@ -1,0 +1,1 @@
+"""Experiments: from names and numbers to runs on disk, and many of them."""

@@ -1,0 +1,184 @@
+"""Table of contents: every method, data set, stream, metric, probe and figure by name.
+
+Objects are named by where they live and imported when asked for: `earl list` needs no torch.
+Your own go in from outside with the same registries: `@METHODS.register("mine")`.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from earl.experiments.registry import Registry
+
+if TYPE_CHECKING:  # types only: importing these would import torch
+    from collections.abc import Callable
+
+    from earl.data.dataset import Dataset
+    from earl.data.source import Source
+    from earl.data.streams import Schedule
+    from earl.evaluation.history import Metric
+    from earl.evaluation.loop import Probe
+    from earl.learning.learner import Learner
+    from earl.report.figures.canvas import Draw
+
+METHODS: "Registry[Callable[..., Learner]]" = Registry("method")
+METHODS.list("earl", "earl.methods.earl:EARL", "fixed ETF, preparatory data, residual correction")
+METHODS.list("vanilla-etf", "earl.methods.earl:vanilla_etf", "EARL without either of its additions")
+METHODS.list("earl-no-rc", "earl.methods.earl:earl_no_rc", "EARL without residual correction")
+METHODS.list("earl-no-pdt", "earl.methods.earl:earl_no_pdt", "EARL without preparatory data")
+METHODS.list(
+    "earl-learnable", "earl.methods.earl:earl_learnable", "EARL with trained class vectors"
+)
+METHODS.list("er", "earl.methods.er:ER", "experience replay from a reservoir")
+METHODS.list("er-mir", "earl.methods.er_mir:ERMIR", "ER that replays what the new samples disturb")
+METHODS.list("ewc", "earl.methods.ewc:EWC", "ER with a Fisher penalty; uses task boundaries")
+METHODS.list("polrs", "earl.methods.polrs:PoLRS", "ER at three learning rates; the best goes on")
+METHODS.list("der++", "earl.methods.derpp:DERpp", "replays labels, and the logits of their time")
+METHODS.list("x-der", "earl.methods.xder:XDER", "DER++ that renews logits and prepares output rows")
+METHODS.list("scr", "earl.methods.scr:SCR", "contrastive replay; answers by nearest class mean")
+METHODS.list("memo", "earl.methods.memo:MEMO", "a copy of the last stage per task; uses boundaries")
+METHODS.list("oddl", "earl.methods.oddl:ODDL", "experts with VAEs, a new one when the data change")
+METHODS.list(
+    "remind", "earl.methods.frozen:REMIND", "freezes its first blocks, replays their codes"
+)
+METHODS.list("nc-fscil", "earl.methods.frozen:NCFSCIL", "fixed ETF behind blocks that are frozen")
+METHODS.list(
+    "er-memory-only",
+    "earl.methods.er_memory_only:MemoryOnlyER",
+    "control: ER trained like EARL, from a balanced memory alone",
+)
+
+
+@dataclass(frozen=True)
+class MethodFacts:
+    """What one wants to know of a method before choosing it."""
+
+    paper: str
+    boundaries: bool  # is it told where tasks end?
+    stores: str
+    compute: float  # of an update beside ER's, with the settings of CIFAR-10
+
+
+METHOD_FACTS = {
+    "earl": MethodFacts("Seo 2024", False, "images, features", 1.03),
+    "vanilla-etf": MethodFacts("Seo 2024", False, "images", 1.03),
+    "earl-no-rc": MethodFacts("Seo 2024", False, "images", 1.03),
+    "earl-no-pdt": MethodFacts("Seo 2024", False, "images, features", 1.03),
+    "earl-learnable": MethodFacts("Seo 2024", False, "images, features", 1.03),
+    "er": MethodFacts("Rolnick 2019", False, "images", 1.0),
+    "er-mir": MethodFacts("Aljundi 2019", False, "images", 3.59),
+    "ewc": MethodFacts("Kirkpatrick 2017", True, "images, weights", 1.0),
+    "polrs": MethodFacts("Cai 2021", False, "images, networks", 3.06),
+    "der++": MethodFacts("Buzzega 2020", False, "images, logits", 1.0),
+    "x-der": MethodFacts("Boschini 2022", True, "images, logits", 3.0),
+    "scr": MethodFacts("Mai 2021", False, "images", 2.0),
+    "memo": MethodFacts("Zhou 2023", True, "images, blocks", 1.16),
+    "oddl": MethodFacts("Ye 2022", False, "images, networks", 2.07),
+    "remind": MethodFacts("Hayes 2020", False, "codes", 0.25),
+    "nc-fscil": MethodFacts("Yang 2023", False, "codes", 0.25),
+    "er-memory-only": MethodFacts("Rolnick 2019", False, "images", 1.0),
+}
+
+# A loader is handed a Source (earl/datasets/source.py): folders and options.
+DATASETS: "Registry[Callable[[Source], Dataset]]" = Registry("data set")
+DATASETS.list(
+    "digits", "earl.data.sets.digits:load", "1 797 handwritten digits, 16 px; come with earl"
+)
+DATASETS.list("shapes", "earl.data.sets.shapes:load", "synthetic patterns, 8 px; for tests")
+DATASETS.list("cifar10", "earl.data.sets.cifar:cifar10", "50 000 images, 10 classes, 32 px")
+DATASETS.list("cifar100", "earl.data.sets.cifar:cifar100", "50 000 images, 100 classes, 32 px")
+DATASETS.list(
+    "tiny-imagenet", "earl.data.sets.tiny_imagenet:load", "100 000 images, 200 classes, 64 px"
+)
+DATASETS.list(
+    "imagenet-200", "earl.data.sets.imagenet:load200", "TinyImageNet's classes of ImageNet, 224 px"
+)
+DATASETS.list(
+    "imagenet-1k", "earl.data.sets.imagenet:load1k", "1.28 million images, 1 000 classes, 224 px"
+)
+DATASETS.list("clear-10", "earl.data.sets.clear:load10", "10 classes over ten years, 224 px")
+DATASETS.list("clear-100", "earl.data.sets.clear:load100", "100 classes over ten years, 224 px")
+DATASETS.list("folder", "earl.data.sets.folder:load", "your own: folder:PATH, a folder per class")
+DATASETS.list(
+    "csv", "earl.data.sets.csv_list:load", "your own: csv:FILE with path,label[,time][,split]"
+)
+DATASETS.list(
+    "parquet",
+    "earl.data.sets.parquet:load",
+    "your own: parquet:PATH with an image and a label column",
+)
+
+STREAMS: "Registry[Callable[..., Schedule]]" = Registry("stream")
+STREAMS.list(
+    "disjoint", "earl.data.streams:disjoint", "tasks of different classes, one after the other"
+)
+STREAMS.list("gaussian", "earl.data.streams:gaussian", "classes come and go on a Gaussian schedule")
+STREAMS.list(
+    "periodic-gaussian", "earl.data.streams:periodic_gaussian", "classes come, go and come again"
+)
+STREAMS.list(
+    "iblurry", "earl.data.streams:iblurry", "tasks whose classes partly leak into the others"
+)
+STREAMS.list("longtail", "earl.data.streams:longtail", "Gaussian, with few samples of most classes")
+STREAMS.list(
+    "clear", "earl.data.streams:clear", "time buckets in order, new classes in each of them"
+)
+STREAMS.list("iid", "earl.data.streams:iid", "all samples shuffled")
+
+METRICS: "Registry[Metric]" = Registry("metric")
+METRICS.list(
+    "A_AUC", "earl.evaluation.metrics:a_auc", "mean accuracy over all evaluations of the stream"
+)
+METRICS.list("A_last", "earl.evaluation.metrics:a_last", "accuracy at the end of the stream")
+METRICS.list(
+    "A_AUC_all",
+    "earl.evaluation.metrics:a_auc_all",
+    "A_AUC over all time buckets, also those to come (CLEAR)",
+)
+METRICS.list(
+    "A_last_all", "earl.evaluation.metrics:a_last_all", "A_last over all time buckets (CLEAR)"
+)
+METRICS.list(
+    "AOA", "earl.evaluation.metrics:aoa", "online accuracy: predict each sample, then train on it"
+)
+METRICS.list(
+    "forgetting", "earl.evaluation.metrics:forgetting", "mean drop from a class's best accuracy"
+)
+
+PROBES: "Registry[Probe]" = Registry("probe")
+PROBES.list("collapse", "earl.evaluation.probes:collapse", "NC1, NC2 and NC3 of test features")
+PROBES.list(
+    "training-error",
+    "earl.evaluation.probes:training_error",
+    "share of wrong answers on training images",
+)
+PROBES.list(
+    "bias", "earl.evaluation.probes:bias", "cosine of the newest class's features with old classes"
+)
+PROBES.list(
+    "cosines", "earl.evaluation.probes:cosines", "of single samples with all class vectors; lists"
+)
+PROBES.list(
+    "rotations", "earl.evaluation.probes:rotations", "accuracy on test images that are turned"
+)
+PROBES.list(
+    "features", "earl.evaluation.probes:features", "of the first four classes, reduced; lists"
+)
+
+FIGURES: "Registry[Draw]" = Registry("figure")
+FIGURES.list("curves", "earl.report.figures.curves:curves", "accuracy over the stream")
+FIGURES.list(
+    "online-accuracy",
+    "earl.report.figures.curves:online_accuracy",
+    "accuracy on arriving samples, before they are learned",
+)
+FIGURES.list("tpt", "earl.report.figures.curves:tpt", "training error; --probe training-error")
+FIGURES.list("bias", "earl.report.figures.curves:bias", "pull of new classes to old; --probe bias")
+FIGURES.list("tsne", "earl.report.figures.tsne:tsne", "features as points; --probe features")
+FIGURES.list("cosine", "earl.report.figures.cosines:cosine", "a class beside all; --probe cosines")
+FIGURES.list(
+    "transforms",
+    "earl.report.figures.cosines:transforms",
+    "the same for negative transformations; --probe cosines",
+)
+FIGURES.list("k", "earl.report.figures.effect_of_k:effect_of_k", "A_AUC and A_last against k")
+FIGURES.list("stream", "earl.report.figures.stream:stream", "which class arrives when")

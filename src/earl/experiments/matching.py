@@ -1,0 +1,168 @@
+"""Matched comparisons: what a method's update costs, and settings that give equal budgets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from earl.data.dataset import Dataset, Split
+from earl.errors import InvalidSetting
+from earl.experiments.recipes import Value
+from earl.learning.bytes_held import bytes_held
+from earl.learning.learner import Learner
+from earl.methods.earl.earl import EARL
+from earl.randomness import Randomness
+
+if TYPE_CHECKING:
+    from earl.experiments.experiment import Experiment
+
+# Passes are counted on a network of the same depth that costs next to nothing.
+TINY: Mapping[str, Value] = {"width": 16}
+TINY_SIDE = 8  # pixels
+UPDATES = 4  # on two images each: everything that training makes is there
+CANDIDATES = 120  # samples in memory, at least, from which methods that choose can choose
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a method costs in the middle of a stream: FLOPs of an update, bytes by name.
+
+    Of a method that corrects residuals also FLOPs of an answer: forward pass and correction.
+    """
+
+    flops: float
+    bytes: Mapping[str, int]
+    forward: int = 0
+    correction: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(self.bytes.values())
+
+
+def cost_of(
+    experiment: "Experiment", image_shape: tuple[int, int, int], classes: int, tasks: int = 2
+) -> Cost:
+    """Return what an experiment's method costs on images of this shape, without any data.
+
+    How many passes an update takes does not depend on the network, so they are counted on a tiny
+    one; what a pass costs, and what is held, comes from the real one.
+    """
+    learner = fed(experiment, image_shape, classes, tasks)
+    passes = passes_per_update(experiment, image_shape[0], classes, tasks)
+    flops = sum(n * learner.work.price(name) for name, n in passes.items() if n)
+    if not isinstance(learner, EARL):
+        return Cost(flops, bytes_held(learner))
+    answer = learner.work.price("forwards"), learner.correction_flops()
+    return Cost(flops, bytes_held(learner), *answer)
+
+
+def passes_per_update(
+    experiment: "Experiment", channels: int, classes: int, tasks: int
+) -> dict[str, float]:
+    """Return how many passes of each name an update takes, once there is enough in memory."""
+    shape = (channels, TINY_SIDE, TINY_SIDE)
+    tiny = replace(experiment, settings={**experiment.settings, **TINY})
+    n = int(tiny.values()["batch_size"])
+    learner = fed(tiny, shape, classes, tasks, at_least=2 * n + CANDIDATES)
+    x, y = random_images(shape, classes, n)
+    before, updates = dict(learner.work.counts), learner.work.updates
+    while learner.work.updates == updates:  # iterations may be a small part of one
+        learner.observe(x, y)
+    done = learner.work.updates - updates
+    return {name: (n - before.get(name, 0)) / done for name, n in learner.work.counts.items()}
+
+
+def fed(
+    experiment: "Experiment",
+    image_shape: tuple[int, int, int],
+    classes: int,
+    tasks: int,
+    at_least: int = 0,
+) -> Learner:
+    """Return a learner that has seen every class and task; another has trained a little for it."""
+    n = max(classes, int(experiment.values()["batch_size"]) + 2, at_least)
+    x, y = random_images(image_shape, classes, n)
+    changes: dict[str, Value] = {"batch_size": 2, "iterations": UPDATES / n}
+    if "base" in experiment.options().names():
+        changes["base"] = max(1, n // 2)  # a phase that every stream leaves behind
+    if "begin" in experiment.options().names():
+        changes["begin"] = 0  # likewise
+    settings = {**experiment.settings, **changes}
+    quick = noise_learner(replace(experiment, settings=settings), image_shape, n)
+    for task, part in enumerate(torch.arange(n).chunk(tasks)):
+        if task:
+            quick.end_task()
+        quick.observe(x[part], y[part])
+    quick.finish()
+    settings.pop("batch_size"), settings.pop("iterations")
+    settings |= {k: v for k, v in experiment.settings.items() if k in ("batch_size", "iterations")}
+    learner = noise_learner(replace(experiment, settings=settings), image_shape, n)
+    learner.load_state_dict(quick.state_dict())
+    return learner
+
+
+def noise_learner(experiment: "Experiment", shape: tuple[int, int, int], samples: int) -> Learner:
+    """Return an experiment's learner for images of this shape; no data set is needed."""
+    # Counts do not depend on the precision, and this CPU may not take that of a run on a GPU.
+    settings: dict[str, Value] = {**experiment.settings, "precision": "float32"}
+    experiment, grey = replace(experiment, settings=settings), (0.5,) * shape[0]
+    split = Split(torch.empty(0, *shape, dtype=torch.uint8), torch.empty(0, dtype=torch.int64))
+    return experiment.learner(Dataset("noise", split, split, (), grey, grey), samples)
+
+
+def random_images(shape: tuple[int, int, int], classes: int, n: int) -> tuple[Tensor, Tensor]:
+    """Return n images of noise, (n, C, H, W), and their labels (n,), each class in its turn."""
+    generator = Randomness(0).at(0, "noise")
+    x = torch.randint(256, (n, *shape), generator=generator, dtype=torch.uint8)
+    return x, torch.arange(n) * classes // n
+
+
+def reference(experiment: "Experiment") -> "Experiment":
+    """Return the experiment that another is matched to: all it shares with the method `to`."""
+    other = replace(experiment, method=experiment.to, settings={}, match="", to="")
+    options, mine = other.options(), experiment.options()
+    shared = {
+        name: value
+        for name, value in experiment.settings.items()
+        if mine.part(name) != "method" and name in options.names()
+    }
+    return replace(other, settings=shared)
+
+
+def matched(experiment: "Experiment", dataset: Dataset, tasks: int) -> dict[str, float]:
+    """Return the settings that give an experiment the budget of its reference, or none."""
+    if not experiment.match:
+        return {}
+    shape, classes = dataset.image_shape, len(dataset.class_names)
+    other = reference(experiment)
+    theirs = cost_of(other, shape, classes, tasks)
+    if experiment.match == "flops":
+        return {"flops": float(other.values()["iterations"]) * theirs.flops}
+    return {"memory_size": memory_for(experiment, theirs, shape, classes, tasks)}
+
+
+def memory_for(
+    experiment: "Experiment",
+    theirs: Cost,
+    shape: tuple[int, int, int],
+    classes: int,
+    tasks: int,
+) -> int:
+    """Return the number of samples with which a method holds as many bytes as its reference."""
+    learner = fed(experiment, shape, classes, tasks)
+    mine = bytes_held(learner)
+    M = learner.setting.memory_size
+    image = shape[0] * shape[1] * shape[2]
+    rows = sum(mine.get(kind, 0) for kind in ("images", "codes", "labels", "logits", "replays"))
+    size = M + (theirs.total_bytes - sum(mine.values())) / max(rows / M, image)
+    if size < 1:
+        raise InvalidSetting(
+            f"{experiment.method} holds {sum(mine.values()) - rows:,} bytes beside its samples, "
+            f"and {experiment.to} with all its samples only {theirs.total_bytes:,}: nothing is "
+            f"left for a memory. Match {experiment.to} to {experiment.method} instead, which "
+            "gives it more samples, or make the network smaller"
+        )
+    return int(size)

@@ -1,0 +1,1 @@
+"""Sweeps: many runs from one file, in processes or on a cluster."""

@@ -1,0 +1,1 @@
+"""Learning: what every method is, and the parts that methods are made of."""

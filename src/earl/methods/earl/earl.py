@@ -1,0 +1,253 @@
+"""EARL (Seo et al., CVPR 2024): fixed equiangular targets for online continual learning."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+
+from earl.errors import InvalidSetting, UnknownName, suggest
+from earl.learning.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
+from earl.learning.memory import POLICIES, Memory
+from earl.learning.work import Work
+from earl.methods.earl.preparatory import (
+    PreparatoryData,
+    all_forms,
+    distinct_images_of,
+    images_of,
+    one_form_each,
+)
+from earl.methods.earl.residuals import ResidualMemory, correct
+from earl.nn.augment import NEGATIVES, augment_together
+from earl.nn.etf import Frame, SimplexETF, dot_regression
+from earl.nn.finite import differentiate
+from earl.nn.networks import GrowingLinear, Projection, build, feature_size
+from earl.randomness import Randomness
+
+COSINE_SCALE = 10.0  # of a learnable classifier's logits
+
+
+class EARL(Learner):
+    """Pulls features to fixed simplex-ETF vectors, prepares for new classes, corrects residuals.
+
+    Paper: Seo et al., "Learning Equi-angular Representations for Online Continual Learning", CVPR
+    2024. Knows neither tasks nor the number of classes.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        setting: Setting,
+        *,
+        d: int = 1024,
+        hidden: int = 2048,
+        k: int = 15,
+        tau: float = 0.9,
+        lam: float = 1.0,
+        pairs_per_class: int = 10,
+        preparatory: bool = True,
+        preparatory_count: Literal["inside", "on-top"] = "inside",
+        negative: Literal["rotation", "permutation", "cutmix", "noise"] = "rotation",
+        correction: bool = True,
+        classifier: Literal["fixed", "learnable"] = "fixed",
+        residual_source: Literal["train", "refresh"] = "train",
+        policy: Literal["greedy_balanced", "reservoir", "class_reservoir", "gdumb"] = (
+            "greedy_balanced"
+        ),
+    ) -> None:
+        require(k >= 1, f"k = {k} must be at least 1")
+        require(tau > 0, f"tau = {tau} must be positive")
+        require(lam >= 0, f"lam = {lam} must not be negative")
+        require(pairs_per_class >= 1, f"pairs_per_class = {pairs_per_class} must be at least 1")
+        require(hidden >= 0, f"hidden = {hidden} must not be negative (0: no hidden layers)")
+        one_of("preparatory_count", preparatory_count, ("inside", "on-top"))
+        one_of("negative", negative, tuple(NEGATIVES))
+        one_of("classifier", classifier, ("fixed", "learnable"))
+        one_of("residual_source", residual_source, ("train", "refresh"))
+        one_of("policy", policy, tuple(POLICIES))
+        self.setting = setting
+        self.k, self.tau, self.lam = k, tau, lam
+        self.correction, self.refresh = correction, residual_source == "refresh"
+        self.on_top = preparatory_count == "on-top"
+        self.own_views = float("inf") if negative == "noise" else 0  # noise is nobody's image
+        self.randomness = Randomness(setting.seed)
+        etf = SimplexETF(d, setting.seed)
+        self.frame = Frame(etf, setting.device)
+        size = feature_size(backbone, setting.image_shape)
+        p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
+        self.f = nn.Sequential(backbone, p).to(setting.device)  # f = p after g
+        self.learned = None  # rows in place of the fixed vectors, to compare with
+        if classifier == "learnable":
+            rows = build(lambda: GrowingLinear(d), self.randomness.at(0, "classifier"))
+            self.learned = rows.to(setting.device)
+        trained = [self.f] if self.learned is None else [self.f, self.learned]
+        self.optimizer = adam([p for part in trained for p in part.parameters()], setting.lr)
+        self.memory = Memory(setting.memory_size, POLICIES[policy])
+        self.residuals = ResidualMemory(pairs_per_class, d, setting.device)
+        self.prepare = (
+            PreparatoryData(etf.K, NEGATIVES[negative], self.randomness) if preparatory else None
+        )
+        self.classes = Classes(capacity=etf.K)
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
+        self._refreshed: tuple[object, Tensor, Tensor] | None = None
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Algorithm 1 for the samples that have just arrived."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            y_i = self.classes.index(y_i)
+            if self.learned is not None:
+                n = len(self.classes)
+                self.learned.grow(n, self.optimizer, self.randomness.at(n, "classifier"))
+            if self.correction:
+                self.residuals.extend(len(self.classes))
+            if self.prepare is not None:
+                self.prepare.assign(len(self.classes))  # m keeps off the vectors of seen classes
+            self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=x_i, y=y_i)
+            for _ in self.pace.owed(1):
+                self._update()
+
+    def _update(self) -> None:
+        X, Y, X_p, Y_p = self._batch(self.work.updates)
+        f = forward(self.f, self.setting, torch.cat((X, X_p)))  # one pass: shared batch statistics
+        f_hat, f_hat_p = F.normalize(f, dim=1).split((len(X), len(X_p)))
+        W, Y_d = self._vectors(), Y.to(f_hat.device)
+        loss = dot_regression(f_hat, W[Y_d]).mean()  # Eq. (4)
+        if len(X_p):
+            loss = loss + self.lam * dot_regression(f_hat_p, self.frame.back(Y_p)).mean()
+        if self.learned is not None:  # which alone would pull all features and vectors to one point
+            loss = loss + F.cross_entropy(COSINE_SCALE * f_hat @ W.T, Y_d)
+        differentiate(loss, self.optimizer)
+        self.optimizer.step()
+        if self.correction and not self.refresh:
+            self.residuals.push(f_hat.detach(), Y)  # the residual w_Y - f_hat follows from it
+        self.work.add(images=len(X) + len(X_p))
+
+    def _batch(self, t: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return (X, Y) drawn from memory and (X_p, Y_p) made of it, augmented in one go."""
+        B = self.setting.batch_size
+        draw, draw_p = self.randomness.at(t, "draw"), self.randomness.at(t, "prepare")
+        classes, forms = self._preparatory(t, draw_p)
+        inside = 0 if self.on_top else len(classes)
+        X, Y = self.memory.sample(B - inside, "x", "y", generator=draw)
+        augment = self.randomness.at(t, "augment")
+        if self.prepare is None or not len(classes):
+            X = self._augment(X, augment)
+            return X, Y, X[:0], Y[:0]
+        images = distinct_images_of if self.on_top else images_of
+        x_p = images(classes, self.memory, draw_p)
+        both = (X.to(self.setting.device), augment), (x_p.to(self.setting.device), draw_p)
+        X, X_p = augment_together(self.setting.augment, *both)
+        X_p, Y_p = self.prepare.transform(X_p, classes, forms, self.memory, self._augment, draw_p)
+        return X, Y, X_p, Y_p
+
+    def _preparatory(self, t: int, draw: Generator) -> tuple[Tensor, Tensor]:
+        """Draw classes (n,) to prepare with and their forms (n, c): half a batch, or on top of it.
+
+        On top the number is that of the authors' code.
+        """
+        if self.prepare is None or not self.prepare.active or (self.on_top and t == 0):
+            return torch.empty(0, dtype=torch.int64), torch.empty(0, 1, dtype=torch.int64)
+        if self.on_top:
+            return all_forms(self.memory, self.setting.batch_size, draw)
+        return one_form_each(self.memory, self.setting.batch_size // 2, draw)
+
+    def _augment(self, x: Tensor, generator: Generator) -> Tensor:
+        return self.setting.augment(x.to(self.setting.device), generator)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """Return the inner product of each class vector with the corrected feature (Algorithm 2).
+
+        A corrected feature is no unit vector; of one image the order is that of the cosines.
+        """
+        f_hat = self.features(x)
+        if self.correction:
+            f_hat = self.corrected(f_hat)
+        return f_hat @ self.vectors().T
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return f_hat(x) before correction, (B, d)."""
+        return F.normalize(ask(self.f, self.setting, x), dim=1)
+
+    def corrected(self, f_hat: Tensor) -> Tensor:
+        """Return features (B, d) moved by the residuals of their nearest stored ones."""
+        h_hat, y = self._pairs()
+        return correct(f_hat, h_hat, y, self.vectors(), k=self.k, tau=self.tau)
+
+    def vectors(self) -> Tensor:
+        """Return the vectors of the seen classes, (n, d)."""
+        return self._vectors().detach()
+
+    def _vectors(self) -> Tensor:
+        n = len(self.classes)
+        if self.learned is None:
+            return self.frame.front(n)
+        return F.normalize(self.learned.weight[:n], dim=1)
+
+    def _pairs(self) -> tuple[Tensor, Tensor]:
+        """Return the features (N, d) and classes (N,) that correct, as of now."""
+        if not self.refresh:
+            return self.residuals.pairs()
+        now = (self.work.updates, self.memory.seen)
+        if self._refreshed is None or self._refreshed[0] != now:
+            x, y = self.memory.take(self._refresh_rows(), "x", "y")
+            self._refreshed = (now, self.features(x), y)
+        return self._refreshed[1:]
+
+    def _refresh_rows(self) -> Tensor:
+        each = self.residuals.per_class
+        held = self.memory.classes_held().tolist()
+        return torch.tensor([row for c in held for row in self.memory.rows_of(c)[:each]])
+
+    def costs(self) -> dict[str, float]:
+        costs = super().costs()
+        if self.correction and self.refresh:
+            costs["reencoded"] = len(self._refresh_rows())  # forward passes before an evaluation
+        return costs
+
+    def correction_flops(self) -> int:
+        """Return 3dN + kN, what the correction of one feature costs with all pairs there (Supp.).
+
+        Distances to N features of d numbers, each subtracted, squared and added; choosing k.
+        """
+        N = self.residuals.per_class * len(self.classes)
+        return 3 * self.frame.etf.d * N + self.k * N if self.correction else 0
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._refreshed = None  # it belongs to the state that was
+
+    def parts(self) -> Mapping[str, Stateful]:
+        parts: dict[str, Stateful] = {
+            "network": self.f,
+            "optimizer": self.optimizer,
+            "memory": self.memory,
+            "residuals": self.residuals,
+            "classes": self.classes,
+            "pace": self.pace,
+            "work": self.work,
+        }
+        if self.prepare is not None:
+            parts["prepare"] = self.prepare
+        if self.learned is not None:
+            parts["classifier"] = self.learned
+        return parts
+
+
+vanilla_etf = partial(EARL, preparatory=False, correction=False)
+earl_no_rc = partial(EARL, correction=False)
+earl_no_pdt = partial(EARL, preparatory=False)
+earl_learnable = partial(EARL, classifier="learnable")
+
+
+def require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvalidSetting(message)
+
+
+def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UnknownName(f"{name} = {value!r} does not exist; {suggest(value, known)}")

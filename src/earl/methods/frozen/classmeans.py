@@ -1,0 +1,48 @@
+"""Class means: all that is kept of a class is the mean of what it brought."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from earl.learning.memory import draw_distinct
+
+
+class ClassMeans:
+    """The running mean of each class, one row per class; adds and draws as a Memory does."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self._means = torch.empty(0)  # (n, ...), row c for class number c
+        self._counts = torch.empty(0, dtype=torch.int64)
+
+    def __len__(self) -> int:
+        """The number of classes that have a mean."""
+        return int((self._counts > 0).sum())
+
+    def add(self, generator: Generator, *, y: Tensor, x: Tensor) -> None:
+        """Take rows x (B, ...) of the classes y (B,) into their means; nothing is drawn."""
+        missing = int(y.max()) + 1 - len(self._counts)
+        if missing > 0:
+            new = torch.zeros(missing, *x.shape[1:])
+            self._means = torch.cat((self._means, new)) if len(self._counts) else new
+            self._counts = torch.cat((self._counts, self._counts.new_zeros(missing)))
+        self.seen += len(y)
+        for c, row in zip(y.tolist(), x, strict=True):
+            self._counts[c] += 1
+            self._means[c] += (row - self._means[c]) / self._counts[c]
+
+    def sample(self, n: int, *names: str, generator: Generator) -> tuple[Tensor, ...]:
+        """Return "x", the means, and "y", the numbers, of n classes drawn without replacement."""
+        held = self._counts.nonzero()[:, 0]
+        y = held[draw_distinct(len(held), n, generator)]
+        columns = {"x": self._means[y], "y": y}
+        return tuple(columns[name] for name in names)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"means": self._means, "counts": self._counts, "seen": self.seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._means, self._counts = state["means"], state["counts"]
+        self.seen = state["seen"]

@@ -1,0 +1,204 @@
+"""NC-FSCIL (Yang et al., ICLR 2023): fixed equiangular targets behind frozen blocks."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from earl.errors import InvalidSetting, UnknownName, suggest
+from earl.learning.learner import (
+    Classes,
+    Learner,
+    Pace,
+    Setting,
+    Stateful,
+    Waiting,
+    adam,
+    ask,
+    forward,
+)
+from earl.learning.memory import Memory, greedy_balanced
+from earl.learning.work import Pass, Work
+from earl.methods.frozen.classmeans import ClassMeans
+from earl.methods.frozen.front import (
+    Block,
+    Divided,
+    encode_stored,
+    fit_quantizer,
+    length_of_base,
+    passes,
+    room_for_codes,
+)
+from earl.methods.frozen.quantizer import ProductQuantizer
+from earl.nn.etf import Frame, SimplexETF, dot_regression
+from earl.nn.finite import differentiate
+from earl.nn.networks import Projection, build, feature_size
+from earl.randomness import Randomness
+
+
+class NCFSCIL(Learner):
+    """Pulls features to fixed simplex-ETF vectors; after a while only behind frozen blocks.
+
+    Paper: Yang et al., "Neural Collapse Inspired Feature-Classifier Alignment for Few-Shot
+    Class-Incremental Learning", ICLR 2023, as adapted to streams by Seo et al. (EARL), CVPR 2024.
+    Knows no tasks, but how long its first phase is to be.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        setting: Setting,
+        *,
+        base: float = 0.6,
+        frozen: int = -1,
+        replay: Literal["pq", "class_mean"] = "pq",
+        codebooks: int = 32,
+        codewords: int = 256,
+        dimensions: int = 0,
+        augment_stream: bool = False,
+    ) -> None:
+        if replay not in ("pq", "class_mean"):
+            known = ("pq", "class_mean")
+            raise UnknownName(f"replay = {replay!r} does not exist; {suggest(replay, known)}")
+        if dimensions < 0:
+            raise InvalidSetting(f"dimensions = {dimensions} must be positive, or 0 for automatic")
+        self.setting = setting
+        self.base = length_of_base(base, setting)
+        self.augment_stream = augment_stream
+        self.randomness = Randomness(setting.seed)
+        size = feature_size(backbone, setting.image_shape)
+        d = dimensions or size
+        etf = SimplexETF(d, setting.seed)
+        self.frame = Frame(etf, setting.device)
+        self.divided = Divided(backbone, frozen, setting.image_shape)
+        if replay == "pq":
+            channels = self.divided.map_shape[0]
+            self.divided.quantizer = ProductQuantizer(channels, codebooks, codewords)
+        p = build(lambda: Projection(size, d, 2 * size), self.randomness.at(0, "projection"))
+        self.f = nn.Sequential(self.divided, p).to(setting.device)  # f = p after g
+        self.plastic = nn.Sequential(self.divided.rest, p)
+        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.classes = Classes(capacity=etf.K)
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
+        self._enter(frozen=False)
+
+    def _enter(self, frozen: bool) -> None:
+        """Begin a phase: with an empty memory and an optimiser for what learns in it."""
+        self.divided.freeze(frozen)
+        self.memory: Memory | ClassMeans
+        if frozen and self.divided.quantizer is None:
+            self.memory = ClassMeans()
+        elif frozen:
+            self.memory = Memory(room_for_codes(self.divided, self.setting), greedy_balanced)
+        else:
+            self.memory = Memory(self.setting.memory_size, greedy_balanced)
+        learning = self.plastic if frozen else self.f
+        self.optimizer = adam(learning.parameters(), self.setting.lr)
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Collect half a batch of new samples, train on them with as many old ones, keep them."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            self.waiting.append(x_i, self.classes.index(y_i))
+            last = self.pace.samples + len(self.waiting) == self.base
+            if self.waiting.full or last:
+                self._learn_block()
+            if last:
+                self._switch()
+
+    def finish(self) -> None:
+        """Train on the samples that still wait; the memory fills up the batch."""
+        if len(self.waiting):
+            self._learn_block()
+
+    def _learn_block(self) -> None:
+        X, Y = self.waiting.take()
+        if self.divided.frozen:
+            self._learn_maps(X, Y)
+            return
+        for _ in self.pace.owed(len(Y)):
+            self._update(X, Y)
+        self._keep(X, Y)
+
+    def _learn_maps(self, X: Tensor, Y: Tensor) -> None:
+        block = Block(self.divided, X, self.setting, self.work, augmented=self.augment_stream)
+        for _ in self.pace.owed(len(Y)):
+            self._update(block.look(self.randomness.at(self.work.updates, "augment")), Y)
+        self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
+
+    def _keep(self, X: Tensor, Y: Tensor) -> None:
+        purpose = "insert codes" if self.divided.frozen else "insert"
+        self.memory.add(self.randomness.at(self.memory.seen, purpose), x=X, y=Y)
+
+    def _switch(self) -> None:
+        """Freeze the front, and keep codes or class means of the stored images in their place."""
+        images = self.memory
+        assert isinstance(images, Memory)
+        self._enter(frozen=True)
+        if self.divided.quantizer is not None:
+            draw = self.randomness.at(0, "codebooks")
+            fit_quantizer(self.divided, images, self.setting, self.work, draw)
+        for X, Y in encode_stored(self.divided, images, self.setting, self.work):
+            self._keep(X, Y)
+
+    def _update(self, X: Tensor, Y: Tensor) -> None:
+        """Train on new images or on what was kept of them, and on as much from the memory."""
+        t = self.work.updates
+        if len(self.memory):
+            rest = self.setting.batch_size - len(Y)
+            draw = self.randomness.at(t, "draw")
+            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
+            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        X = X.to(self.setting.device)
+        if self.divided.frozen:
+            self._step(forward(self.plastic, self.setting, self.divided.decode(X)), Y)
+            self.work.add(replayed=len(Y))
+        else:
+            X = self.setting.augment(X, self.randomness.at(t, "augment"))
+            self._step(forward(self.f, self.setting, X), Y)
+            self.work.add(images=len(Y))
+
+    def _step(self, f: Tensor, Y: Tensor) -> None:
+        W = self.vectors()
+        loss = dot_regression(F.normalize(f, dim=1), W[Y.to(W.device)]).mean()
+        differentiate(loss, self.optimizer)
+        self.optimizer.step()
+
+    def scores(self, x: Tensor) -> Tensor:
+        """Return the cosine of each feature with the vectors of the seen classes."""
+        return self.features(x) @ self.vectors().T
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return f_hat(x), (B, d)."""
+        return F.normalize(ask(self.f, self.setting, x), dim=1)
+
+    def vectors(self) -> Tensor:
+        """Return the vectors of the seen classes, (n, d)."""
+        return self.frame.front(len(self.classes))
+
+    def passes(self) -> Mapping[str, Pass]:
+        return passes(self.f, self.divided, self.plastic, self.setting)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if set(state) == set(self.parts()):
+            self.check_state(state)
+            self._enter(frozen=bool(state["network"]["0.frozen"]))
+        super().load_state_dict(state)
+
+    def shape_kept(self, state: Mapping[str, Any]) -> tuple[int, ...]:
+        frozen = state["network"].get("0.frozen", False)
+        return self.divided.shape_kept if frozen else super().shape_kept(state)
+
+    def parts(self) -> Mapping[str, Stateful]:
+        return {
+            "network": self.f,
+            "optimizer": self.optimizer,
+            "memory": self.memory,
+            "waiting": self.waiting,
+            "classes": self.classes,
+            "pace": self.pace,
+            "work": self.work,
+        }

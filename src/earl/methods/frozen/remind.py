@@ -1,0 +1,235 @@
+"""REMIND (Hayes et al., ECCV 2020): replay of compressed feature maps behind frozen blocks."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+
+from earl.errors import InvalidSetting
+from earl.learning.learner import (
+    Classes,
+    Learner,
+    Pace,
+    Setting,
+    Stateful,
+    Waiting,
+    adam,
+    ask,
+    forward,
+)
+from earl.learning.memory import Memory, greedy_balanced
+from earl.learning.work import Pass, Work
+from earl.methods.frozen.front import (
+    Block,
+    Divided,
+    encode_stored,
+    fit_quantizer,
+    length_of_base,
+    passes,
+    room_for_codes,
+)
+from earl.methods.frozen.quantizer import ProductQuantizer
+from earl.nn.finite import differentiate
+from earl.nn.networks import Classifier, feature_size
+from earl.randomness import Randomness
+
+
+class REMIND(Learner):
+    """Freezes the first blocks after a while, then replays their feature maps as small codes.
+
+    Paper: Hayes et al., "REMIND Your Neural Network to Prevent Catastrophic Forgetting", ECCV 2020.
+    Knows no tasks, but how long its first phase is to be.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        setting: Setting,
+        *,
+        base: float = 0.6,
+        frozen: int = -1,
+        codebooks: int = 32,
+        codewords: int = 256,
+        crops: bool = False,
+        mixup: float = 0.0,
+        augment_stream: bool = False,
+    ) -> None:
+        if not 0 <= mixup < math.inf:
+            raise InvalidSetting(f"mixup = {mixup} must be 0, for none, or a positive number")
+        self.setting = setting
+        self.base = length_of_base(base, setting)
+        self.crops, self.mixup, self.augment_stream = crops, mixup, augment_stream
+        self.randomness = Randomness(setting.seed)
+        size = feature_size(backbone, setting.image_shape)
+        self.divided = Divided(backbone, frozen, setting.image_shape)
+        channels = self.divided.map_shape[0]
+        self.divided.quantizer = ProductQuantizer(channels, codebooks, codewords)
+        network = Classifier(self.divided, size, self.randomness.at(0, "head"))
+        self.network = network.to(setting.device)
+        self.plastic = nn.Sequential(self.divided.rest, self.network.head)
+        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.classes = Classes()
+        self.work = Work(self.passes)
+        self.pace = Pace(setting, self.work)
+        self._enter(frozen=False)
+
+    def _enter(self, frozen: bool) -> None:
+        """Begin a phase: with an empty memory and an optimiser for what learns in it."""
+        self.divided.freeze(frozen)
+        room = room_for_codes(self.divided, self.setting) if frozen else self.setting.memory_size
+        self.memory = Memory(room, greedy_balanced)
+        learning = self.plastic if frozen else self.network
+        self.optimizer = adam(learning.parameters(), self.setting.lr)
+
+    def observe(self, x: Tensor, y: Tensor) -> None:
+        """Collect half a batch of new samples, train on them with as many old ones, keep them."""
+        self.check(x, y)
+        for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            y_i = self.classes.index(y_i)
+            n = len(self.classes)
+            self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
+            self.waiting.append(x_i, y_i)
+            last = self.pace.samples + len(self.waiting) == self.base
+            if self.waiting.full or last:
+                self._learn_block()
+            if last:
+                self._switch()
+
+    def finish(self) -> None:
+        """Train on the samples that still wait; the memory fills up the batch."""
+        if len(self.waiting):
+            self._learn_block()
+
+    def _learn_block(self) -> None:
+        X, Y = self.waiting.take()
+        if self.divided.frozen:
+            self._learn_codes(X, Y)
+            return
+        for _ in self.pace.owed(len(Y)):
+            self._update(X, Y)
+        self._keep(X, Y)
+
+    def _learn_codes(self, X: Tensor, Y: Tensor) -> None:
+        block = Block(self.divided, X, self.setting, self.work, augmented=self.augment_stream)
+        for _ in self.pace.owed(len(Y)):
+            self._update_plastic(block.look(self.randomness.at(self.work.updates, "augment")), Y)
+        self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
+
+    def _keep(self, X: Tensor, Y: Tensor) -> None:
+        purpose = "insert codes" if self.divided.frozen else "insert"
+        self.memory.add(self.randomness.at(self.memory.seen, purpose), x=X, y=Y)
+
+    def _switch(self) -> None:
+        """Freeze the front, and keep the codes of the stored images in their place."""
+        images = self.memory
+        self._enter(frozen=True)
+        draw = self.randomness.at(0, "codebooks")
+        fit_quantizer(self.divided, images, self.setting, self.work, draw)
+        for X, Y in encode_stored(self.divided, images, self.setting, self.work):
+            self._keep(X, Y)
+
+    def _update(self, X: Tensor, Y: Tensor) -> None:
+        """Train the whole network, as ER does."""
+        t = self.work.updates
+        if len(self.memory):
+            rest = self.setting.batch_size - len(Y)
+            draw = self.randomness.at(t, "draw")
+            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
+            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
+        self._step(forward(self.network, self.setting, X), Y)
+        self.work.add(images=len(Y))
+
+    def _update_plastic(self, X: Tensor, Y: Tensor) -> None:
+        """Train the rest on the maps of the new codes X (W, m, h, w) and of stored ones."""
+        t, W = self.work.updates, len(Y)
+        purposes = ("draw", "draw for mixup") if self.mixup else ("draw",)
+        for draw in (self.randomness.at(t, purpose) for purpose in purposes):
+            rest = self.setting.batch_size - W
+            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
+            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        maps, targets = self.divided.decode(X), Y.to(self.setting.device)
+        if self.crops:
+            maps = crop_maps(maps, self.randomness.at(t, "crops"))
+        if self.mixup:
+            lam = beta(self.mixup, self.randomness.at(t, "mixup"))
+            labels = F.one_hot(targets, len(self.classes)).float()
+            maps, targets = mix(maps, W, lam), mix(labels, W, lam)
+        self._step(forward(self.plastic, self.setting, maps), targets)
+        self.work.add(replayed=len(maps))
+
+    def _step(self, z: Tensor, targets: Tensor) -> None:
+        """Descend the cross-entropy; targets are class numbers (B,) or distributions (B, n)."""
+        z = z[:, : len(self.classes)]
+        loss = F.cross_entropy(z, targets.to(z.device))
+        differentiate(loss, self.optimizer)
+        self.optimizer.step()
+
+    def scores(self, x: Tensor) -> Tensor:
+        return ask(self.network, self.setting, x)[:, : len(self.classes)]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the features that the classifier reads, (B, size)."""
+        return ask(self.divided, self.setting, x)
+
+    def vectors(self) -> Tensor:
+        """Return the rows of the classifier for the seen classes, (n, size)."""
+        return self.network.head.weight[: len(self.classes)].detach()
+
+    def passes(self) -> Mapping[str, Pass]:
+        return passes(self.network, self.divided, self.plastic, self.setting)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if set(state) == set(self.parts()):
+            self.check_state(state)
+            self._enter(frozen=bool(state["network"]["backbone.frozen"]))
+        super().load_state_dict(state)
+
+    def shape_kept(self, state: Mapping[str, Any]) -> tuple[int, ...]:
+        frozen = state["network"].get("backbone.frozen", False)
+        return self.divided.shape_kept if frozen else super().shape_kept(state)
+
+    def parts(self) -> Mapping[str, Stateful]:
+        return {
+            "network": self.network,
+            "optimizer": self.optimizer,
+            "memory": self.memory,
+            "waiting": self.waiting,
+            "classes": self.classes,
+            "pace": self.pace,
+            "work": self.work,
+        }
+
+
+def crop_maps(maps: Tensor, generator: Generator) -> Tensor:
+    """Cut a random box out of each map (B, c, h, w) and enlarge it to the whole.
+
+    Boxes have 2/7 to all of the area and sides in a ratio of 3/4 to 4/3, where that fits.
+    """
+    area, ratio, x, y = torch.rand(4, len(maps), generator=generator).to(maps)
+    area, ratio = 2 / 7 + 5 / 7 * area, (math.log(4 / 3) * (2 * ratio - 1)).exp()
+    w, h = (area * ratio).sqrt().clamp(max=1), (area / ratio).sqrt().clamp(max=1)
+    zero = torch.zeros_like(w)
+    rows = ((w, zero, (2 * x - 1) * (1 - w)), (zero, h, (2 * y - 1) * (1 - h)))
+    box = torch.stack([torch.stack(row, dim=1) for row in rows], dim=1)  # (B, 2, 3)
+    grid = F.affine_grid(box, list(maps.shape), align_corners=False)
+    return F.grid_sample(maps, grid, padding_mode="border", align_corners=False)
+
+
+def mix(rows: Tensor, new: int, lam: float) -> Tensor:
+    """Return the new rows and, of two draws of equal length behind them, lam·one + (1-lam)·other.
+
+    rows (new + 2r, ...) -> (new + r, ...)
+    """
+    one, other = rows[new:].chunk(2)
+    return torch.cat((rows[:new], lam * one + (1 - lam) * other))
+
+
+def beta(alpha: float, generator: Generator) -> float:
+    """Return a draw from Beta(alpha, alpha); torch has none that takes a generator."""
+    seed = int(torch.randint(2**62, (), generator=generator))
+    return float(np.random.default_rng(seed).beta(alpha, alpha))

@@ -1,0 +1,1 @@
+"""Networks and what is calculated with tensors alone: frame, losses, augmentation, ranks."""

@@ -1,0 +1,86 @@
+"""TensorBoard as a reader of histories: it shows nothing that history.jsonl does not say."""
+
+from collections.abc import Generator, Iterable, Sequence
+from pathlib import Path
+
+from earl.errors import EarlError
+from earl.evaluation.history import Evaluation
+from earl.evaluation.loop import Moment
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.records import Run
+from earl.report.export.tables import Scalars, check_names
+
+SUFFIX = ".earl"  # marks the event files that are ours to replace
+
+
+class Board:
+    """The scalars of one run in a folder for TensorBoard.
+
+    It takes the place of an older one in the same folder, so that nothing is shown twice. Histories
+    count samples and keep no clock: every event has its step, and the time 0.
+    """
+
+    def __init__(self, folder: Path, history: Iterable[Evaluation] = ()) -> None:
+        check_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
+
+        for old in folder.glob(f"events.out.tfevents.*{SUFFIX}"):
+            old.unlink()
+        self._writer = SummaryWriter(str(folder), filename_suffix=SUFFIX)
+        self._scalars = Scalars()
+        for evaluation in history:
+            self.add(evaluation)
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Show one more evaluation."""
+        for name, value in self._scalars(evaluation).items():
+            self._writer.add_scalar(name, value, evaluation.step, walltime=0.0)
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def check_tensorboard() -> None:
+    """Raise unless TensorBoard's writer is there."""
+    try:
+        import tensorboard  # noqa: F401
+    except ImportError:
+        raise EarlError(
+            'TensorBoard is not installed; try: pip install "earl-learn[track]", or use '
+            "`earl export csv`"
+        ) from None
+
+
+def export_tensorboard(runs: Sequence[Run], folder: Path) -> list[Path]:
+    """Write one log folder per run, named like the run; return those folders."""
+    check_names(runs)
+    paths = [folder / run.name for run in runs]
+    for path, run in zip(paths, runs, strict=True):
+        Board(path, run.history).close()
+    return paths
+
+
+def watched(run: RunDirectory, moments: Generator[Moment], folder: Path) -> Generator[Moment]:
+    """Yield the moments of a run while a board shows its evaluations.
+
+    The board begins with the whole history, once the run has brought that to where it goes on.
+    """
+    check_tensorboard()
+    board = None
+    try:
+        for moment in moments:
+            if board is None:
+                board = Board(folder, run.history)
+            elif moment.evaluation:
+                board.add(moment.evaluation)
+            if moment.evaluation:
+                board.flush()
+            yield moment
+        board = board or Board(folder, run.history)  # the run had ended before
+    finally:
+        moments.close()
+        if board is not None:
+            board.close()
