@@ -295,7 +295,7 @@ def test_images_are_normalised_as_the_authors_do(name, write, tmp_path):
 
 # ---- the real ones -------------------------------------------------------------------------------
 
-PARQUET = Path(__file__).parents[2] / "shared" / "data" / "cifar10"
+PARQUET = Path(__file__).parents[3] / "shared" / "data" / "cifar10"
 ORIGINAL = os.environ.get("EARL_TEST_CIFAR10", "")
 
 

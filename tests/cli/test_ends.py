@@ -13,7 +13,7 @@ from earl.cli import end as cli_end
 from earl.cli.app import app
 from earl.cli.end import outcome
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EARL = [sys.executable, "-m", "earl"]
 NEEDS_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 

@@ -382,9 +382,9 @@ def test_tests_that_need_bfloat16_skip_and_say_why(
         "import sys; from pathlib import Path; import pytest; from earl.nn import onednn\n"
         "onednn.TRIAL = Path(sys.argv[1]); sys.exit(pytest.main(sys.argv[2:]))"
     )
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     words = [
-        str(here / "test_methods.py"),
+        str(here / "methods" / "test_earl_and_er.py"),
         "-n",
         "0",
         "-k",

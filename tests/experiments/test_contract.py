@@ -23,7 +23,7 @@ from earl.nn.augment import NEGATIVES
 from earl.nn.networks import ResNet
 from earl.storage.state import digest
 
-DOCS = Path(__file__).parent.parent / "docs" / "methods"
+DOCS = Path(__file__).parents[2] / "docs" / "methods"
 Make = Callable[..., Learner]
 HALVES = ("earl-no-rc", "earl-no-pdt")  # of what `earl` and `vanilla-etf` have or lack together
 every_method = pytest.mark.parametrize(

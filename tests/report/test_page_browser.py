@@ -4,11 +4,11 @@ import re
 import shutil
 
 import pytest
+from test_page import RUNS, write_evil_runs, write_runs
 
 from earl.experiments.runs.records import find_runs
 from earl.report.page.page import write_page
 from run_folders import write_run
-from test_report import RUNS, write_evil_runs, write_runs
 
 pytest.importorskip("plotly")
 playwright = pytest.importorskip(

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 
 def agree(ranks: int, *methods: str) -> str:
     """Return what the comparison of ranks with one process prints; it must succeed."""
-    script = str(Path(__file__).with_name("ranks.py"))
+    script = str(Path(__file__).parents[1] / "ranks.py")
     command = [*TORCHRUN, f"--nproc-per-node={ranks}", script, *methods]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

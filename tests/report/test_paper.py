@@ -12,7 +12,7 @@ from earl.experiments.experiment import Experiment
 from earl.report import paper as module
 from earl.report.paper import ROWS, check_table, figures, reported
 
-TRANSCRIPT = Path(__file__).parents[2] / "shared" / "paper_tables.csv"
+TRANSCRIPT = Path(__file__).parents[3] / "shared" / "paper_tables.csv"
 
 
 CLEAR = {"method": "er", "table": "clear", "dataset": "clear-10", "stream": "clear"}

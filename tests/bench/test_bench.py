@@ -25,7 +25,7 @@ from earl.data.source import Source
 from earl.errors import UnknownName
 from earl.methods.earl.earl import EARL
 
-PERFORMANCE = Path(__file__).parents[1] / "docs" / "performance.md"
+PERFORMANCE = Path(__file__).parents[2] / "docs" / "performance.md"
 
 
 class Clock:
