@@ -10,18 +10,13 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import (
-    Classes,
-    Learner,
-    Pace,
-    Setting,
-    Stateful,
-    Waiting,
-    adam,
-    ask,
-    forward,
-)
-from earl.learning.memory import Memory, greedy_balanced
+from earl.learning.classes import Classes
+from earl.learning.learner import Learner, Stateful
+from earl.learning.memory import Memory
+from earl.learning.pace import Pace, Waiting
+from earl.learning.passes import adam, ask, forward
+from earl.learning.policies import greedy_balanced
+from earl.learning.setting import Setting
 from earl.learning.work import Pass, Work
 from earl.methods.frozen.front import (
     Block,
@@ -33,8 +28,9 @@ from earl.methods.frozen.front import (
     room_for_codes,
 )
 from earl.methods.frozen.quantizer import ProductQuantizer
+from earl.nn.build import feature_size
 from earl.nn.finite import differentiate
-from earl.nn.networks import Classifier, feature_size
+from earl.nn.heads import Classifier
 from earl.randomness import Randomness
 
 
