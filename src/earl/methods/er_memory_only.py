@@ -6,17 +6,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.classes import Classes
-from earl.learning.learner import Learner, Stateful
-from earl.learning.memory import Memory
-from earl.learning.pace import Pace
-from earl.learning.passes import adam, ask, forward
-from earl.learning.policies import greedy_balanced
-from earl.learning.setting import Setting
-from earl.learning.work import Work
-from earl.nn.build import feature_size
-from earl.nn.finite import differentiate
-from earl.nn.heads import Classifier
+from earl.learning import (
+    Classes,
+    Learner,
+    Memory,
+    Pace,
+    Setting,
+    Stateful,
+    Work,
+    adam,
+    ask,
+    forward,
+    greedy_balanced,
+)
+from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
 
 

@@ -10,19 +10,22 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.classes import Classes
-from earl.learning.learner import Learner, Stateful
-from earl.learning.memory import Memory
-from earl.learning.pace import Pace, Waiting
-from earl.learning.passes import adam, ask, forward
-from earl.learning.policies import greedy_balanced
-from earl.learning.setting import Setting
-from earl.learning.work import Pass, Work
-from earl.nn.build import build, feature_size
-from earl.nn.finite import differentiate
-from earl.nn.freezing import learning, let_learn
-from earl.nn.heads import GrowingLinear
-from earl.nn.resnet import ResNet
+from earl.learning import (
+    Classes,
+    Learner,
+    Memory,
+    Pace,
+    Pass,
+    Setting,
+    Stateful,
+    Waiting,
+    Work,
+    adam,
+    ask,
+    forward,
+    greedy_balanced,
+)
+from earl.nn import GrowingLinear, ResNet, build, differentiate, feature_size, learning, let_learn
 from earl.randomness import Randomness
 
 

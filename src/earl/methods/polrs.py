@@ -9,17 +9,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.classes import Classes
-from earl.learning.learner import Learner, Stateful
-from earl.learning.memory import Memory
-from earl.learning.pace import Pace, Waiting
-from earl.learning.passes import adam, ask, forward
-from earl.learning.policies import reservoir
-from earl.learning.setting import Setting
-from earl.learning.work import Pass, Work
-from earl.nn.build import feature_size
-from earl.nn.finite import differentiate
-from earl.nn.heads import Classifier
+from earl.learning import (
+    Classes,
+    Learner,
+    Memory,
+    Pace,
+    Pass,
+    Setting,
+    Stateful,
+    Waiting,
+    Work,
+    adam,
+    ask,
+    forward,
+    reservoir,
+)
+from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
 
 FACTORS = (0.5, 1.0, 2.0)  # the learning rates of the replicas, relative to the present one

@@ -8,18 +8,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.classes import Classes
-from earl.learning.learner import Learner, Stateful
-from earl.learning.memory import Memory
-from earl.learning.pace import Pace, Waiting
-from earl.learning.passes import adam, ask, forward
-from earl.learning.policies import reservoir
-from earl.learning.setting import Setting
-from earl.learning.work import Work
-from earl.nn.build import build, feature_size
-from earl.nn.contrastive_augment import contrast_augment
-from earl.nn.finite import differentiate
-from earl.nn.losses import supervised_contrastive
+from earl.learning import (
+    Classes,
+    Learner,
+    Memory,
+    Pace,
+    Setting,
+    Stateful,
+    Waiting,
+    Work,
+    adam,
+    ask,
+    forward,
+    reservoir,
+)
+from earl.nn import build, contrast_augment, differentiate, feature_size, supervised_contrastive
 from earl.randomness import Randomness
 
 NO_MEAN = -2.0  # the score of a class without a mean: below every cosine

@@ -8,20 +8,30 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.classes import Classes
-from earl.learning.learner import Learner, Stateful
-from earl.learning.memory import Memory, draw_distinct
-from earl.learning.pace import Pace, Waiting
-from earl.learning.passes import adam, ask, forward
-from earl.learning.policies import reservoir
-from earl.learning.setting import Setting
-from earl.learning.work import Work
-from earl.nn.build import feature_size
-from earl.nn.contrastive_augment import contrast_augment
-from earl.nn.finite import differentiate
-from earl.nn.heads import Classifier
-from earl.nn.losses import known_mse, supervised_contrastive
-from earl.nn.modes import untracked
+from earl.learning import (
+    Classes,
+    Learner,
+    Memory,
+    Pace,
+    Setting,
+    Stateful,
+    Waiting,
+    Work,
+    adam,
+    ask,
+    draw_distinct,
+    forward,
+    reservoir,
+)
+from earl.nn import (
+    Classifier,
+    contrast_augment,
+    differentiate,
+    feature_size,
+    known_mse,
+    supervised_contrastive,
+    untracked,
+)
 from earl.randomness import Randomness
 
 AT_ONCE = 250  # memory images that are looked at together when a task ends

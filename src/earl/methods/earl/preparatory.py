@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from earl.learning.memory import Memory, draw_distinct
-from earl.learning.policies import below
+from earl.learning import Memory, below, draw_distinct
 from earl.methods.earl.negatives import Negative
 from earl.randomness import Randomness
 

@@ -8,14 +8,22 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting, UnknownName, suggest
-from earl.learning.classes import Classes
-from earl.learning.learner import Learner, Stateful
-from earl.learning.memory import Memory, draw_distinct
-from earl.learning.pace import Pace, Waiting
-from earl.learning.passes import adam, ask, forward
-from earl.learning.policies import greedy_balanced
-from earl.learning.setting import Setting
-from earl.learning.work import Pass, Work
+from earl.learning import (
+    Classes,
+    Learner,
+    Memory,
+    Pace,
+    Pass,
+    Setting,
+    Stateful,
+    Waiting,
+    Work,
+    adam,
+    ask,
+    draw_distinct,
+    forward,
+    greedy_balanced,
+)
 from earl.methods.frozen.front import (
     Block,
     Divided,
@@ -26,10 +34,15 @@ from earl.methods.frozen.front import (
     room_for_codes,
 )
 from earl.methods.frozen.quantizer import ProductQuantizer
-from earl.nn.build import build, feature_size
-from earl.nn.etf import Frame, SimplexETF, dot_regression
-from earl.nn.finite import differentiate
-from earl.nn.heads import Projection
+from earl.nn import (
+    Frame,
+    Projection,
+    SimplexETF,
+    build,
+    differentiate,
+    dot_regression,
+    feature_size,
+)
 from earl.randomness import Randomness
 
 

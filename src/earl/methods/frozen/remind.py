@@ -10,14 +10,21 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.classes import Classes
-from earl.learning.learner import Learner, Stateful
-from earl.learning.memory import Memory
-from earl.learning.pace import Pace, Waiting
-from earl.learning.passes import adam, ask, forward
-from earl.learning.policies import greedy_balanced
-from earl.learning.setting import Setting
-from earl.learning.work import Pass, Work
+from earl.learning import (
+    Classes,
+    Learner,
+    Memory,
+    Pace,
+    Pass,
+    Setting,
+    Stateful,
+    Waiting,
+    Work,
+    adam,
+    ask,
+    forward,
+    greedy_balanced,
+)
 from earl.methods.frozen.front import (
     Block,
     Divided,
@@ -28,9 +35,7 @@ from earl.methods.frozen.front import (
     room_for_codes,
 )
 from earl.methods.frozen.quantizer import ProductQuantizer
-from earl.nn.build import feature_size
-from earl.nn.finite import differentiate
-from earl.nn.heads import Classifier
+from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
 
 

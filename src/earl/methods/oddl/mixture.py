@@ -8,16 +8,10 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.learning.classes import Classes
-from earl.learning.learner import Stateful
-from earl.learning.passes import adam, ask, forward
-from earl.learning.setting import Setting
+from earl.learning import Classes, Setting, Stateful, adam, ask, forward
 from earl.methods.oddl.rmsprop import RMSprop
 from earl.methods.oddl.vae import VAE
-from earl.nn.build import build, feature_size
-from earl.nn.finite import differentiate
-from earl.nn.freezing import copy_frozen
-from earl.nn.heads import Classifier
+from earl.nn import Classifier, build, copy_frozen, differentiate, feature_size
 from earl.randomness import Randomness
 
 

@@ -8,13 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from earl.errors import InvalidSetting
-from earl.learning.classes import Classes
-from earl.learning.learner import Learner, Stateful
-from earl.learning.memory import Memory
-from earl.learning.pace import Pace
-from earl.learning.policies import greedy_balanced
-from earl.learning.setting import Setting
-from earl.learning.work import Pass, Work
+from earl.learning import (
+    Classes,
+    Learner,
+    Memory,
+    Pace,
+    Pass,
+    Setting,
+    Stateful,
+    Work,
+    greedy_balanced,
+)
 from earl.methods.oddl.mixture import Mixture
 from earl.randomness import Randomness
 
