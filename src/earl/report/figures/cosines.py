@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from earl.errors import DataNotFound
 from earl.evaluation.history import Evaluation
 from earl.experiments.runs.records import Run
-from earl.nn.augment import NEGATIVES
+from earl.methods.earl.negatives import NEGATIVES
 from earl.report.figures.canvas import grid, sheet
 from earl.report.figures.selection import command, only, panels, recorded
 from earl.report.groups import Group
