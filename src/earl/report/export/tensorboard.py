@@ -63,7 +63,7 @@ def export_tensorboard(runs: Sequence[Run], folder: Path) -> list[Path]:
     return paths
 
 
-def watched(run: RunDirectory, moments: Generator[Moment], folder: Path) -> Generator[Moment]:
+def mirror(run: RunDirectory, moments: Generator[Moment], folder: Path) -> Generator[Moment]:
     """Yield the moments of a run while a board shows its evaluations.
 
     The board begins with the whole history, once the run has brought that to where it goes on.
