@@ -27,7 +27,7 @@ from earl.report.figures.colours import colour_of, looks
 from earl.report.figures.cosines import nearest, newest_of
 from earl.report.figures.curves import moving_average, window
 from earl.report.figures.effect_of_k import MARKS
-from earl.report.figures.streampicture import picture
+from earl.report.figures.stream import picture
 from earl.report.figures.tsne import Cloud
 from earl.report.groups import group_runs
 from earl.report.page.charts import charts_of, looks_of

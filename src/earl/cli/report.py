@@ -171,7 +171,7 @@ def report(
     Tables, curves, budgets, settings, environment and commands.
     """
     keep_fonts()
-    from earl.report.page.page import write_page
+    from earl.report.page import write_page
     from earl.report.tables.table import default_metrics
 
     runs = chosen(folders, where)
@@ -203,8 +203,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write histories as CSV or parquet, or for TensorBoard."""
-    from earl.report.export.tables import export_csv, export_parquet
-    from earl.report.export.tensorboard import export_tensorboard
+    from earl.report.export import export_csv, export_parquet, export_tensorboard
 
     write = {"csv": export_csv, "parquet": export_parquet, "tensorboard": export_tensorboard}[to]
     runs = chosen(folders, where)

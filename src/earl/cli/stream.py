@@ -167,9 +167,9 @@ def print_facts(facts: dict[str, Any]) -> None:
 
 def draw(data: "Dataset", schedule: "Schedule", title: str, path: Path) -> None:
     keep_fonts()
-    from earl.report.figures.streampicture import draw_stream
+    from earl.report.figures.canvas import check_picture
+    from earl.report.figures.stream import draw_stream
 
-    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise InvalidSetting(f"{path} must end in .png, .pdf or .svg to be a picture")
+    check_picture(path)
     labels = data.train.labels[schedule.order]
     draw_stream(labels, schedule, data.titles, title, path)

@@ -14,8 +14,8 @@ from earl.evaluation.history import Evaluation
 from earl.experiments.runs.records import Run
 from earl.nn.augment import NEGATIVES
 from earl.report.figures.canvas import grid, sheet
-from earl.report.figures.selection import command, only, panels, recorded
 from earl.report.groups import Group
+from earl.report.selection import command, only, panels, recorded
 
 NEW, SOON = 4, 50  # the class, and the samples after its arrival, of the figure of methods
 OLD, LATE = 0, 10_000  # the same of the figure of negative transformations
