@@ -1,5 +1,6 @@
 """The commands `earl table`, `figure`, `report` and `export`: from runs to what is printed."""
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from earl.experiments.runs.records import Run
+    from earl.report.tables import Table
 
 DAMAGED = 65  # the exit code where a snapshot, or a run, is not what was written
 UNSEALED = "have no seals, as in earlier versions: damage to them would go unseen"
@@ -89,11 +91,8 @@ def table(
 
     Methods in rows, data sets and streams in columns.
     """
-    from rich.console import Console
-
     from earl.report.tables.formats import FORMATS
     from earl.report.tables.table import default_metrics, make_table
-    from earl.report.tables.terminal import show_table
 
     paper = paper_table or ("main" if beside_paper else None)
     runs = chosen(folders, where)
@@ -105,18 +104,26 @@ def table(
         costs=costs,
         allow_mixed=allow_mixed,
     )
-    console = Console(highlight=False)
     form = TableFormat.json if as_json else fmt
     if form is None:
-        form = TableFormat.terminal if console.is_terminal else TableFormat.md
+        form = TableFormat.terminal if sys.stdout.isatty() else TableFormat.md
     if form is TableFormat.terminal:
-        show_table(made, console)
+        print_in_colour(made)
     else:
         put(FORMATS[form](made))
     if form is TableFormat.csv:  # it has no room for them
         for note in made.notes:
             complain(f"note: {note}")
     settle(runs)
+
+
+def print_in_colour(made: "Table") -> None:
+    """Print a table for a terminal; rich, which this takes, starts as slowly as all the rest."""
+    from rich.console import Console
+
+    from earl.report.tables.terminal import show_table
+
+    show_table(made, Console(highlight=False))
 
 
 def figure(
