@@ -50,6 +50,7 @@ def write_run(
         "sealed": True,
         "experiment": experiment.as_dict(),
         "settings": experiment.values(),
+        "origins": experiment.origins.as_dict(),
         "environment": environment("cpu", 1) | (env or {}),
         "places": {},
         "data": {"source": "made up", "train_images": 160} | (data or {}),

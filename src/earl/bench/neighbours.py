@@ -14,11 +14,9 @@ import torch
 from earl.bench.measured import Figure
 from earl.bench.subjects import earl_midway, observing, on
 from earl.bench.timing import Effort, Thing, take_turns
-from earl.experiments.calm import CALM, calm_idle_threads
-from earl.experiments.estimate import estimate
-from earl.experiments.places import cores
+from earl.experiments.learners import threads_worth
+from earl.experiments.machine import CALM, calm_idle_threads, cores
 from earl.experiments.recipes import Value
-from earl.experiments.threads import threads_for
 
 SHARE = 2  # a core that two processes want does half of its work for each
 SPIN = """
@@ -156,9 +154,7 @@ def serve() -> None:
     shape = tuple(work.shape)
     assert len(shape) == 3
     experiment = on(work.dataset, "earl", **work.settings)
-    size = int(experiment.values()["batch_size"])
-    own = threads_for(size * estimate(experiment.network(shape), shape).flops)
-    torch.set_num_threads(work.threads or own)
+    torch.set_num_threads(work.threads or threads_worth(experiment, shape))
     observe = observing(earl_midway(experiment, shape), work.samples)
     observe()  # its threads are there from now on
     say(torch.get_num_threads())

@@ -23,7 +23,8 @@ from earl.bench.subjects import (
 from earl.bench.timing import Effort, Thing, take_turns
 from earl.data.dataset import Split
 from earl.evaluation.loop import Exam
-from earl.experiments.matching import noise_learner, random_images
+from earl.experiments.learners import learner_without_data
+from earl.experiments.matching import random_images
 from earl.learning.learner import Learner
 from earl.learning.memory import Memory
 from earl.learning.policies import greedy_balanced
@@ -37,7 +38,7 @@ REPEATS = 200  # of what takes microseconds
 
 def augment(effort: Effort) -> Iterator[Figure]:
     """Time the augmentation of a batch beside the bare step of ResNet-18."""
-    learner = noise_learner(on("cifar10"), CIFAR, 1)
+    learner = learner_without_data(on("cifar10"), CIFAR, 1)
     setting, randomness = learner.setting, Randomness(0)
     x, _ = random_images(setting.image_shape, CLASSES, setting.batch_size)
 
@@ -194,7 +195,7 @@ def held(effort: Effort) -> Iterator[Figure]:
     """Weigh the ETF and the residual store of 100 classes, and the largest tensor ever made."""
     d, classes = 4096, 100
     experiment = on("shapes", d=d, hidden=64)
-    learner = noise_learner(experiment, (3, 8, 8), classes)
+    learner = learner_without_data(experiment, (3, 8, 8), classes)
     assert isinstance(learner, EARL) and learner.prepare is not None
     coming = arrivals(learner, classes)
     with LargestTensor() as seen:
@@ -233,7 +234,7 @@ def peak(effort: Effort) -> Iterator[Figure]:
         return 5 * 2 * n**3
 
     for width in (16,) if effort.quick else (16, 64):
-        learner = noise_learner(narrow(width), CIFAR, 1)
+        learner = learner_without_data(narrow(width), CIFAR, 1)
         bare, flops = bare_step(learner), learner.setting.batch_size * learner.work.price("images")
         things: dict[str, Thing] = {
             "product": multiply,

@@ -12,7 +12,7 @@ import torch
 
 import earl
 from earl.bench.measured import Figure
-from earl.experiments.places import workers
+from earl.experiments.machine import workers
 
 Measured = Sequence[tuple[str, Figure]]
 

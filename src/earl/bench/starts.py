@@ -17,8 +17,8 @@ from earl.bench.measured import Figure, ratio_figure
 from earl.bench.timing import Effort, Thing, take_turns
 from earl.data.sets.cifar import CIFAR10, PIXELS, cifar10
 from earl.data.source import Source
-from earl.experiments.loading import facts
-from earl.experiments.places import workers
+from earl.experiments.loading import facts_of_data
+from earl.experiments.machine import workers
 
 PICTURES = 2000  # different ones
 RECORDS = 10_000  # in each of the six files of CIFAR-10
@@ -106,7 +106,7 @@ def opened(effort: Effort) -> Iterator[Figure]:
         few = Effort(seconds=0, turns=3 if effort.quick else 7)
 
         def open_all() -> float:
-            facts(cifar10(Source(root=root, cache=root / "decoded", workers=workers())))
+            facts_of_data(cifar10(Source(root=root, cache=root / "decoded", workers=workers())))
             return 1
 
         times = take_turns({"open": open_all}, few, clock=time.perf_counter)

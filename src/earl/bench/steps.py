@@ -17,7 +17,7 @@ from earl.bench.subjects import (
     updating,
 )
 from earl.bench.timing import Effort, Times, take_turns
-from earl.experiments.catalogue import METHOD_FACTS
+from earl.experiments.catalogue import METHODS
 from earl.learning.learner import Learner
 
 FAMILY = ("earl", "vanilla-etf", "earl-no-rc", "earl-no-pdt", "earl-learnable")
@@ -78,7 +78,7 @@ def methods(effort: Effort) -> Iterator[Figure]:
         return flops * sum(bare() for _ in range(BARE_STEPS))
 
     effort = replace(effort, seconds=effort.seconds / 2)  # they are many
-    for name in QUICKLY if effort.quick else METHOD_FACTS:
+    for name in QUICKLY if effort.quick else METHODS.names():
         if name in FAMILY:
             continue
         update = updating(midway(on("cifar10", name, width=16)))

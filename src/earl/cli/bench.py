@@ -35,7 +35,7 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure what learning and asking cost beside the bare network."""
-    from earl.experiments.allocator import keep_freed_memory
+    from earl.experiments.machine import keep_freed_memory
 
     keep_freed_memory()  # as runs do
     if profile:

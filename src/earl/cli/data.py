@@ -47,8 +47,7 @@ def prepare(
     as_json: Json = False,
 ) -> None:
     """Decode or check every image once, so that runs start at once; name the broken ones."""
-    from earl.experiments.experiment import load_data
-    from earl.experiments.loading import DataOptions
+    from earl.experiments.loading import DataOptions, load_data
     from earl.experiments.options import Options
     from earl.experiments.places import Places
 

@@ -115,8 +115,8 @@ def load(
     dataset: str | None, given: "dict[str, Value]", data_root: Path | None
 ) -> "tuple[str, Dataset]":
     """Return a short name and a data set; its options are taken out of the given ones."""
-    from earl.experiments.experiment import load_data
-    from earl.experiments.loading import DataOptions, Name
+    from earl.experiments.loading import DataOptions, load_data
+    from earl.experiments.names import Name, dataset_label
     from earl.experiments.options import Options
     from earl.experiments.places import Places
     from earl.experiments.recipes import recipe
@@ -127,7 +127,7 @@ def load(
     own = {n: given.pop(n) for n in list(given) if n in options.names()}
     values: dict[str, Any] = options.complete(recipe(str(name)), own)
     data = load_data(str(name), DataOptions(**values), Places.find(data_root))
-    return name.folder(), data
+    return dataset_label(str(name)), data
 
 
 def gather(

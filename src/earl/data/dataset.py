@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from earl.errors import InvalidInput
-from earl.storage.printable import printable
+from earl.storage.printable import titles
 
 
 class Images(Protocol):
@@ -71,17 +71,6 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.labels)
-
-
-def titles(names: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names of classes, fit to be shown, each with the first of its words.
-
-    >>> titles(("n01443537", "n00000000"), ("goldfish, Carassius auratus", ""))
-    ('n01443537 (goldfish)', 'n00000000')
-    """
-    first = [text.partition(",")[0].strip() for text in words] + [""] * len(names)
-    pairs = zip(names, first, strict=False)
-    return tuple(printable(f"{name} ({word})" if word else name) for name, word in pairs)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from earl.errors import MixedRuns
 from earl.experiments.recipes import Value
-from earl.experiments.runs.records import Run, show
+from earl.experiments.runs.records import RunRecord, show
 
 ENVIRONMENT = ("earl", "torch", "device")  # what results may depend on beside the settings
 PLACES = ("source", "skipped")  # facts of data that may differ between machines
@@ -36,10 +36,10 @@ class Group:
 
     row: str
     column: Column
-    runs: Mapping[int, Run]
+    runs: Mapping[int, RunRecord]
 
     @property
-    def one(self) -> Run:
+    def one(self) -> RunRecord:
         """Any of them: they differ in nothing but their seed."""
         return self.runs[min(self.runs)]
 
@@ -48,7 +48,9 @@ class Group:
         return self.one.experiment.method
 
 
-def group_runs(runs: Sequence[Run], allow_mixed: bool = False) -> tuple[list[Group], list[str]]:
+def group_runs(
+    runs: Sequence[RunRecord], allow_mixed: bool = False
+) -> tuple[list[Group], list[str]]:
     """Return the groups in the order of rows and columns, and notes on what was mixed.
 
     No run goes under a name that hides what was changed in it: its own settings stand in the row,
@@ -58,14 +60,14 @@ def group_runs(runs: Sequence[Run], allow_mixed: bool = False) -> tuple[list[Gro
     files: dict[str, set[str]] = {}
     for run in runs:
         files.setdefault(run.stream, set()).add(run.experiment.stream_sha256)
-    by_column: dict[Column, list[Run]] = {}
+    by_column: dict[Column, list[RunRecord]] = {}
     for run in runs:
         by_column.setdefault(column_of(run, len(files[run.stream]) > 1), []).append(run)
     notes = [note for c in sorted(by_column) for note in check(c, by_column[c], allow_mixed)]
     shared = {name for of in by_column.values() for name in differing(map(shared_settings, of))}
     own = {m: own_settings(m, runs) for m in {run.experiment.method for run in runs}}
 
-    cells: dict[tuple[Variant, Column], list[Run]] = {}
+    cells: dict[tuple[Variant, Column], list[RunRecord]] = {}
     for of_column in by_column.values():
         run = of_column[0]
         common = {n: v for n, v in run.changed.items() if n in run.of(*SHARED) and n not in shared}
@@ -86,7 +88,7 @@ class Variant:
     settings: tuple[tuple[str, float, str], ...]
 
     @classmethod
-    def of(cls, run: Run, names: set[str]) -> "Variant":
+    def of(cls, run: RunRecord, names: set[str]) -> "Variant":
         values = {**run.settings, **run.matching}
         chosen = ((name, values[name]) for name in sorted(names) if name in values)
         return cls(run.experiment.method, tuple((n, size(v), short(v)) for n, v in chosen))
@@ -96,7 +98,7 @@ class Variant:
 
 
 def column_of(
-    run: Run, several_files: bool = False, common: Mapping[str, Value] | None = None
+    run: RunRecord, several_files: bool = False, common: Mapping[str, Value] | None = None
 ) -> Column:
     """Return a run's column; every setting of data and stream that was changed is named.
 
@@ -109,7 +111,7 @@ def column_of(
     return Column(in_brackets(run.dataset, data), in_brackets(run.stream, stream))
 
 
-def own_settings(method: str, runs: Iterable[Run]) -> set[str]:
+def own_settings(method: str, runs: Iterable[RunRecord]) -> set[str]:
     """Return the names of a method's own settings that were changed in any of its runs.
 
     What a recipe gives to one data set and not to another is no change.
@@ -119,7 +121,7 @@ def own_settings(method: str, runs: Iterable[Run]) -> set[str]:
     return changed | differing([run.matching for run in of_method])
 
 
-def shared_settings(run: Run) -> dict[str, Value]:
+def shared_settings(run: RunRecord) -> dict[str, Value]:
     return run.of(*SHARED)
 
 
@@ -130,7 +132,7 @@ def differing(settings: Iterable[Mapping[str, Value]]) -> set[str]:
     return {n for n in names if len({one.get(n) for one in several}) > 1}
 
 
-def check(column: Column, runs: Sequence[Run], allow_mixed: bool) -> list[str]:
+def check(column: Column, runs: Sequence[RunRecord], allow_mixed: bool) -> list[str]:
     """Raise MixedRuns if runs of a column differ in what they should share; or note it."""
     terms = [comparable(run) for run in runs]
     if any(IMAGES not in of_run for of_run in terms):  # of runs made before it was recorded
@@ -156,16 +158,16 @@ def check(column: Column, runs: Sequence[Run], allow_mixed: bool) -> list[str]:
     return [f"mixed in {column}: {listed}"]
 
 
-def comparable(run: Run) -> dict[str, Value]:
+def comparable(run: RunRecord) -> dict[str, Value]:
     """Return what must be the same in all runs of a column."""
     environment = {n: run.environment.get(n, "unknown") for n in ENVIRONMENT}
     data = {f"data {n}": str(v) for n, v in run.data.items() if n not in (*PLACES, *NAMES)}
     return {**shared_settings(run), **environment, **data}
 
 
-def distinct(runs: Sequence[Run]) -> list[Run]:
+def distinct(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """Return runs of which none was only made again with other probes: those change nothing."""
-    kept: dict[tuple[str, int], Run] = {}
+    kept: dict[tuple[str, int], RunRecord] = {}
     chosen = []
     for run in runs:
         other = kept.setdefault((run.kind, run.experiment.seed), run)
@@ -174,9 +176,9 @@ def distinct(runs: Sequence[Run]) -> list[Run]:
     return chosen
 
 
-def by_seed(runs: Iterable[Run]) -> dict[int, Run]:
+def by_seed(runs: Iterable[RunRecord]) -> dict[int, RunRecord]:
     """Return the runs of one cell by seed; one seed twice is an error."""
-    seeds: dict[int, Run] = {}
+    seeds: dict[int, RunRecord] = {}
     for run in sorted(runs, key=lambda run: (run.experiment.seed, run.name)):
         other = seeds.setdefault(run.experiment.seed, run)
         if other is not run:

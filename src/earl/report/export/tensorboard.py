@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from earl.errors import EarlError
 from earl.evaluation.history import Evaluation
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.export.tables import Scalars, check_names
 
 if TYPE_CHECKING:  # importing these would import torch
@@ -61,7 +61,7 @@ def check_tensorboard() -> None:
         ) from None
 
 
-def export_tensorboard(runs: Sequence[Run], folder: Path) -> list[Path]:
+def export_tensorboard(runs: Sequence[RunRecord], folder: Path) -> list[Path]:
     """Write one log folder per run, named like the run; return those folders."""
     check_names(runs)
     paths = [folder / run.name for run in runs]
