@@ -23,6 +23,7 @@ from earl.data import seals
 from earl.data.sets.cifar import cifar10
 from earl.data.source import Source
 from earl.errors import UnknownName
+from earl.experiments.runs.records import find_runs
 from earl.methods.earl.earl import EARL
 
 PERFORMANCE = Path(__file__).parents[2] / "docs" / "performance.md"
@@ -117,6 +118,14 @@ def test_a_row_that_does_not_exist_is_refused() -> None:
     with pytest.raises(UnknownName, match="did you mean 'memory'"):
         choose(["memroy"])
     assert list(choose(["tiny", "step"])) == ["step", "tiny"]
+
+
+def test_the_runs_of_which_a_table_is_timed_are_whole_and_differ_in_their_seeds(tmp_path) -> None:
+    starts.write_runs(tmp_path, 3)
+    runs = find_runs([tmp_path])
+    assert all(run.finished and run.sealed for run in runs)
+    assert sorted(run.experiment.seed for run in runs) == [1, 2, 3]
+    assert len({run.kind for run in runs}) == 1
 
 
 def test_rows_run_on_one_thread_and_give_the_others_back() -> None:

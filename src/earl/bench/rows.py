@@ -29,6 +29,7 @@ ROWS: Mapping[str, Measure] = {
     "data": starts.data,
     "open": starts.opened,
     "start": starts.start,
+    "table": starts.table,
     "neighbour": neighbours.neighbour,
     "peak": parts.peak,
 }

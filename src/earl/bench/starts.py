@@ -1,5 +1,7 @@
-"""Rows about what comes before learning: preparing data, and starting the command line."""
+"""Rows about what is not learning: preparing data, starting the command line, reading results."""
 
+import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,12 +19,18 @@ from earl.bench.measured import Figure, ratio_figure
 from earl.bench.timing import Effort, Thing, take_turns
 from earl.data.sets.cifar import CIFAR10, PIXELS, cifar10
 from earl.data.source import Source
+from earl.evaluation.history import read_lines
+from earl.experiments.experiment import Experiment
 from earl.experiments.loading import facts
 from earl.experiments.places import workers
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.seals import seal, summary_text
 
 PICTURES = 2000  # different ones
 RECORDS = 10_000  # in each of the six files of CIFAR-10
 NAMES = [f"class {n}" for n in range(10)]
+RUNS = 200  # in the folder of which a table is made
+RECORDS_OF_A_RUN = ("experiment.json", "summary.json")
 
 
 def data(effort: Effort) -> Iterator[Figure]:
@@ -137,6 +145,43 @@ def start(effort: Effort) -> Iterator[Figure]:
         yield ratio_figure(f"{name} ÷ python -c pass", times, name, "python -c pass", target=12.0)
     heavy = sum(imports_torch(words) for words in commands.values())
     yield Figure(case="commands of these that import torch", value=heavy, unit="", target=0)
+
+
+def table(effort: Effort) -> Iterator[Figure]:
+    """Time `earl table` on a folder of many runs beside `earl list`, which reads nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_runs(Path(folder), RUNS)
+        words = ["table", folder]
+        things = {
+            "earl table": running([*COMMAND, *words]),
+            "earl list": running([*COMMAND, "list"]),
+        }
+        times = take_turns(things, effort, clock=time.perf_counter)
+        heavy = imports_torch(words)
+    case = f"earl table on {RUNS} runs ÷ earl list"
+    yield ratio_figure(case, times, "earl table", "earl list", target=3.0)
+    yield Figure(case="earl table imports torch", value=heavy, unit="", target=0)
+
+
+def write_runs(folder: Path, count: int) -> None:
+    """Make one small run, and write its records again as those of other seeds."""
+    experiment = Experiment(
+        method="er", dataset="shapes", stream="disjoint", settings={"per_class": 10, "every": 2}
+    )
+    first = folder / "1"
+    for _ in RunDirectory(first, experiment).run(device="cpu", threads=1):
+        pass
+    record, result = (json.loads((first / name).read_bytes()) for name in RECORDS_OF_A_RUN)
+    sealed = seal(read_lines(first / "history.jsonl"))
+    result = {name: value for name, value in result.items() if name not in ("seals", "sha256")}
+    for seed in range(2, count + 1):
+        path = folder / str(seed)
+        path.mkdir()
+        record["experiment"]["seed"] = seed
+        shutil.copy(first / "history.jsonl", path)
+        texts = json.dumps(record), summary_text(result, record, sealed)
+        for name, text in zip(RECORDS_OF_A_RUN, texts, strict=True):
+            (path / name).write_text(text, encoding="utf-8")
 
 
 COMMAND = [sys.executable, "-c", "from earl.cli.app import main; main()"]

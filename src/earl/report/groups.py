@@ -68,7 +68,8 @@ def group_runs(runs: Sequence[Run], allow_mixed: bool = False) -> tuple[list[Gro
     cells: dict[tuple[Variant, Column], list[Run]] = {}
     for of_column in by_column.values():
         run = of_column[0]
-        common = {n: v for n, v in run.changed.items() if n in run.of(*SHARED) and n not in shared}
+        alike = set(shared_settings(run)) - shared
+        common = {n: v for n, v in run.changed.items() if n in alike}
         column = column_of(run, len(files[run.stream]) > 1, common)
         for run in of_column:
             row = Variant.of(run, own[run.experiment.method] | shared)
@@ -102,8 +103,9 @@ def column_of(
 
     So are those that its runs have in `common` and that the data set's recipe has otherwise.
     """
-    data = {n: v for n, v in run.changed.items() if n in run.of("data")} | dict(common or {})
-    stream = {n: v for n, v in run.changed.items() if n in run.of("stream")}
+    of_data, of_stream = run.of("data"), run.of("stream")
+    data = {n: v for n, v in run.changed.items() if n in of_data} | dict(common or {})
+    stream = {n: v for n, v in run.changed.items() if n in of_stream}
     if several_files:  # of the same name
         stream["sha256"] = run.experiment.stream_sha256[:8]
     return Column(in_brackets(run.dataset, data), in_brackets(run.stream, stream))
@@ -115,7 +117,7 @@ def own_settings(method: str, runs: Iterable[Run]) -> set[str]:
     What a recipe gives to one data set and not to another is no change.
     """
     of_method = [run for run in runs if run.experiment.method == method]
-    changed = {name for run in of_method for name in run.changed if name in run.of("method")}
+    changed = {name for run in of_method for name in run.changed.keys() & run.of("method").keys()}
     return changed | differing([run.matching for run in of_method])
 
 
