@@ -17,7 +17,6 @@ from earl.cli.app import main
 from earl.errors import DataNotFound, InvalidSetting, MixedRuns, UnknownName
 from earl.evaluation.history import REMEDY
 from earl.experiments.runs.records import choose_runs, find_runs
-from earl.report.groups import short
 from earl.report.tables.formats import FORMATS, markdown
 from earl.report.tables.latex import tex
 from earl.report.tables.layout import number, signed
@@ -246,7 +245,7 @@ def test_stream_files_of_one_name_are_told_apart_by_their_content(tmp_path):
 
 
 def test_values_are_named_without_places():
-    assert [short(v) for v in (5, 0.5, True, "", "/home/me/list.txt")] == [
+    assert [display_value(v) for v in (5, 0.5, True, "", "/home/me/list.txt")] == [
         "5",
         "0.5",
         "true",

@@ -53,7 +53,7 @@ def prepare(
     from earl.experiments.places import Places
 
     options = Options({"data": DataOptions})
-    given = options.read(parse_settings(settings or []) | short(None, None, skip_broken))
+    given = options.read(parse_settings(settings or []) | flag_settings(None, None, skip_broken))
     chosen = DataOptions(**options.of("data", given))
     places, start = Places.find(data_root, cache_root), time.monotonic()
     with progress_bar(name) as progress:
@@ -84,7 +84,7 @@ def download(name: Name, data_root: DataRoot = None, as_json: Json = False) -> N
     say(f"Next: earl data prepare {name}" + (f" --data-root {data_root}" if data_root else ""))
 
 
-def short(
+def flag_settings(
     limit: int | None, per_class: int | None, skip_broken: bool
 ) -> "dict[str, bool | int | float | str]":
     """Return the settings that have options of their own."""

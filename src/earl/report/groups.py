@@ -90,7 +90,7 @@ class Variant:
     def of(cls, run: Run, names: set[str]) -> "Variant":
         values = {**run.settings, **run.matching}
         chosen = ((name, values[name]) for name in sorted(names) if name in values)
-        return cls(run.experiment.method, tuple((n, size(v), short(v)) for n, v in chosen))
+        return cls(run.experiment.method, tuple((n, size(v), display_value(v)) for n, v in chosen))
 
     def __str__(self) -> str:
         return ", ".join([self.method, *(f"{name}={text}" for name, _, text in self.settings)])
@@ -144,7 +144,7 @@ def check(column: Column, runs: Sequence[Run], allow_mixed: bool) -> list[str]:
         other = next(i for i, of_run in enumerate(terms) if of_run != terms[0])
         (a, one), (b, two) = (runs[0], terms[0]), (runs[other], terms[other])
         found = ", ".join(
-            f"{name} ({short(one.get(name, 'none'))} and {short(two.get(name, 'none'))})"
+            f"{name} ({value_in(one, name)} and {value_in(two, name)})"
             for name in sorted(differing((one, two)))
         )
         example = next((name for name in mixed if name in a.facts()), "seed")
@@ -153,9 +153,13 @@ def check(column: Column, runs: Sequence[Run], allow_mixed: bool) -> list[str]:
             f"{found}. Choose some with --where {example}={show(a.facts()[example])}, or pass "
             "--allow-mixed"
         )
-    values = {n: sorted({short(of_run.get(n, "none")) for of_run in terms}) for n in mixed}
+    values = {n: sorted({value_in(of_run, n) for of_run in terms}) for n in mixed}
     listed = "; ".join(f"{name} {' and '.join(of)}" for name, of in values.items())
     return [f"mixed in {column}: {listed}"]
+
+
+def value_in(terms: Mapping[str, Value], name: str) -> str:
+    return display_value(terms.get(name, "none"))
 
 
 def comparable(run: Run) -> dict[str, Value]:
@@ -191,7 +195,7 @@ def by_seed(runs: Iterable[Run]) -> dict[int, Run]:
 
 def in_brackets(name: str, settings: Mapping[str, Value]) -> str:
     """Return a name with its settings in brackets."""
-    listed = ", ".join(f"{n}={short(v)}" for n, v in sorted(settings.items()))
+    listed = ", ".join(f"{n}={display_value(v)}" for n, v in sorted(settings.items()))
     return f"{name} ({listed})" if listed else name
 
 
@@ -199,7 +203,7 @@ def size(value: Value) -> float:
     return 0.0 if isinstance(value, str) else float(value)
 
 
-def short(value: Value) -> str:
+def display_value(value: Value) -> str:
     """Return a setting's value; of a path only its end, for tables name no places."""
     if value == "":
         return "none"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from earl.experiments.runs.records import Run
-from earl.report.groups import NAMES, PLACES, Column, column_of, differing, short
+from earl.report.groups import NAMES, PLACES, Column, column_of, differing, display_value
 from earl.report.page.grids import Grid, Item
 
 Read = Callable[[Run], Mapping[str, Any]]  # facts of a run by name
@@ -17,7 +17,10 @@ def settings_of(run: Run) -> dict[str, str]:
         f"data: {name}": value for name, value in run.data.items() if name not in (*PLACES, *NAMES)
     }
     facts = {**run.settings, **run.matching, **data}
-    return {name: short(v) if isinstance(v, str) else text(v) for name, v in sorted(facts.items())}
+    return {
+        name: display_value(v) if isinstance(v, str) else text(v)
+        for name, v in sorted(facts.items())
+    }
 
 
 def environment_of(run: Run) -> dict[str, str]:
@@ -28,7 +31,7 @@ def text(value: Any) -> str:
     """Return a value of a record: a list as its members, such as the shape of an image."""
     if isinstance(value, list | tuple):
         return " × ".join(map(str, value))
-    return short(value)
+    return display_value(value)
 
 
 def shared_grid(runs: Sequence[Run], read: Read, caption: str) -> Grid:
