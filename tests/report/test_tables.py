@@ -17,6 +17,7 @@ from earl.cli.app import main
 from earl.errors import DataNotFound, InvalidSetting, MixedRuns, UnknownName
 from earl.evaluation.history import REMEDY
 from earl.experiments.runs.records import choose_runs, find_runs
+from earl.report.groups import display_value
 from earl.report.tables.formats import FORMATS, markdown
 from earl.report.tables.latex import tex
 from earl.report.tables.layout import number, signed

@@ -29,12 +29,7 @@ def info(
     from earl.experiments.datainfo import describe
     from earl.experiments.places import Places
 
-    facts = describe(name, Places.find(data_root, cache_root))
-    if as_json:
-        print_json(facts)
-        return
-    for key, value in facts.items():
-        say(f"  {key:<10} {value if not isinstance(value, dict) else listed(value)}")
+    print_description(describe(name, Places.find(data_root, cache_root)), as_json)
 
 
 @app.command()
@@ -58,12 +53,8 @@ def prepare(
     places, start = Places.find(data_root, cache_root), time.monotonic()
     with progress_bar(name) as progress:
         dataset = load_data(name, chosen, places, progress)
-    facts = summary(dataset) | {"seconds": round(time.monotonic() - start, 1)}
-    if as_json:
-        print_json(facts)
-        return
-    for key, value in facts.items():
-        say(f"  {key:<10} {value if not isinstance(value, list) else '; '.join(value) or 'none'}")
+    seconds = round(time.monotonic() - start, 1)
+    print_description(summary(dataset) | {"seconds": seconds}, as_json)
 
 
 @app.command()
@@ -112,8 +103,20 @@ def summary(dataset: "Dataset") -> dict[str, Any]:
     }
 
 
-def listed(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+def print_description(about: dict[str, Any], as_json: bool) -> None:
+    """Print what is known of a data set: a line each."""
+    if as_json:
+        print_json(about)
+        return
+    for name, value in about.items():
+        say(f"  {name:<10} {in_words(value)}")
+
+
+def in_words(value: Any) -> Any:
+    """Return a list, or settings by name, as a text of one line."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    return ("; ".join(value) or "none") if isinstance(value, list) else value
 
 
 @contextmanager

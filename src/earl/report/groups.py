@@ -13,7 +13,7 @@ from earl.experiments.recipes import Value
 from earl.experiments.runs.records import Run, show
 
 ENVIRONMENT = ("earl", "torch", "device")  # what results may depend on beside the settings
-PLACES = ("source", "skipped")  # facts of data that may differ between machines
+PLACES = ("source", "skipped")  # of data: may differ between machines
 NAMES = ("class_names", "class_words")  # long, and no result hangs on them
 IMAGES = "data images_sha256"
 SHARED = ("setting", "network", "augment", "run")  # parts that methods under comparison share
