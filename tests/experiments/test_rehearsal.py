@@ -1,6 +1,5 @@
 """What cannot be run is refused before any data are touched."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest

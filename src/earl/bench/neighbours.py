@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from earl.bench.measured import Figure
+from earl.bench.measured import Measured
 from earl.bench.subjects import earl_midway, observing, on
 from earl.bench.timing import Effort, Thing, take_turns
 from earl.experiments.learners import threads_worth
@@ -44,7 +44,7 @@ DIGITS = Work("digits", (1, 16, 16), 20, {})
 WIDTH_16 = Work("cifar10", (3, 32, 32), 2, {"width": 16})
 
 
-def neighbour(effort: Effort) -> Iterator[Figure]:
+def neighbour(effort: Effort) -> Iterator[Measured]:
     """Time learning beside a process that spins on each of its cores, and without.
 
     Half of every core is then the neighbour's, so that twice the time is no loss: what counts is
@@ -63,7 +63,7 @@ def neighbour(effort: Effort) -> Iterator[Figure]:
 
 def busy_by_quiet(
     case: str, work: Work, env: Mapping[str, str], effort: Effort, *, target: float | None
-) -> Figure:
+) -> Measured:
     """Return the time beside spinning processes ÷ the time without, per share of a core."""
     with ExitStack() as open_:
         learn, threads = open_.enter_context(learning(work, env))
@@ -75,7 +75,7 @@ def busy_by_quiet(
 
         times = take_turns({"busy": busy, "quiet": learn}, effort, clock=time.perf_counter)
     ratio = times.ratio("busy", "quiet")
-    return Figure(
+    return Measured(
         case=f"{case}: beside a spinning process ÷ quiet, per core",
         value=ratio.value / SHARE,
         target=target,

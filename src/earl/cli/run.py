@@ -75,7 +75,8 @@ def run(
         dataset=dataset,
         stream=stream,
         seed=seed,
-        settings=parse_settings(settings or []) | cli_data.short(limit, per_class, skip_broken),
+        settings=parse_settings(settings or [])
+        | cli_data.flag_settings(limit, per_class, skip_broken),
         probes=tuple(probe or ()),
         match=match,  # type: ignore[arg-type]  # checked there
         to=to,

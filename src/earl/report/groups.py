@@ -13,7 +13,7 @@ from earl.experiments.recipes import Value
 from earl.experiments.runs.records import RunRecord, show
 
 ENVIRONMENT = ("earl", "torch", "device")  # what results may depend on beside the settings
-PLACES = ("source", "skipped")  # facts of data that may differ between machines
+PLACES = ("source", "skipped")  # of data: may differ between machines
 NAMES = ("class_names", "class_words")  # long, and no result hangs on them
 IMAGES = "data images_sha256"
 SHARED = ("setting", "network", "augment", "run")  # parts that methods under comparison share
@@ -70,7 +70,8 @@ def group_runs(
     cells: dict[tuple[Variant, Column], list[RunRecord]] = {}
     for of_column in by_column.values():
         run = of_column[0]
-        common = {n: v for n, v in run.changed.items() if n in run.of(*SHARED) and n not in shared}
+        alike = set(shared_settings(run)) - shared
+        common = {n: v for n, v in run.changed.items() if n in alike}
         column = column_of(run, len(files[run.stream]) > 1, common)
         for run in of_column:
             row = Variant.of(run, own[run.experiment.method] | shared)
@@ -91,7 +92,7 @@ class Variant:
     def of(cls, run: RunRecord, names: set[str]) -> "Variant":
         values = {**run.settings, **run.matching}
         chosen = ((name, values[name]) for name in sorted(names) if name in values)
-        return cls(run.experiment.method, tuple((n, size(v), short(v)) for n, v in chosen))
+        return cls(run.experiment.method, tuple((n, size(v), display_value(v)) for n, v in chosen))
 
     def __str__(self) -> str:
         return ", ".join([self.method, *(f"{name}={text}" for name, _, text in self.settings)])
@@ -104,8 +105,9 @@ def column_of(
 
     So are those that its runs have in `common` and that the data set's recipe has otherwise.
     """
-    data = {n: v for n, v in run.changed.items() if n in run.of("data")} | dict(common or {})
-    stream = {n: v for n, v in run.changed.items() if n in run.of("stream")}
+    of_data, of_stream = run.of("data"), run.of("stream")
+    data = {n: v for n, v in run.changed.items() if n in of_data} | dict(common or {})
+    stream = {n: v for n, v in run.changed.items() if n in of_stream}
     if several_files:  # of the same name
         stream["sha256"] = run.experiment.stream_sha256[:8]
     return Column(in_brackets(run.dataset, data), in_brackets(run.stream, stream))
@@ -117,7 +119,7 @@ def own_settings(method: str, runs: Iterable[RunRecord]) -> set[str]:
     What a recipe gives to one data set and not to another is no change.
     """
     of_method = [run for run in runs if run.experiment.method == method]
-    changed = {name for run in of_method for name in run.changed if name in run.of("method")}
+    changed = {name for run in of_method for name in run.changed.keys() & run.of("method").keys()}
     return changed | differing([run.matching for run in of_method])
 
 
@@ -144,7 +146,7 @@ def check(column: Column, runs: Sequence[RunRecord], allow_mixed: bool) -> list[
         other = next(i for i, of_run in enumerate(terms) if of_run != terms[0])
         (a, one), (b, two) = (runs[0], terms[0]), (runs[other], terms[other])
         found = ", ".join(
-            f"{name} ({short(one.get(name, 'none'))} and {short(two.get(name, 'none'))})"
+            f"{name} ({value_in(one, name)} and {value_in(two, name)})"
             for name in sorted(differing((one, two)))
         )
         example = next((name for name in mixed if name in a.facts()), "seed")
@@ -153,9 +155,13 @@ def check(column: Column, runs: Sequence[RunRecord], allow_mixed: bool) -> list[
             f"{found}. Choose some with --where {example}={show(a.facts()[example])}, or pass "
             "--allow-mixed"
         )
-    values = {n: sorted({short(of_run.get(n, "none")) for of_run in terms}) for n in mixed}
+    values = {n: sorted({value_in(of_run, n) for of_run in terms}) for n in mixed}
     listed = "; ".join(f"{name} {' and '.join(of)}" for name, of in values.items())
     return [f"mixed in {column}: {listed}"]
+
+
+def value_in(terms: Mapping[str, Value], name: str) -> str:
+    return display_value(terms.get(name, "none"))
 
 
 def comparable(run: RunRecord) -> dict[str, Value]:
@@ -191,7 +197,7 @@ def by_seed(runs: Iterable[RunRecord]) -> dict[int, RunRecord]:
 
 def in_brackets(name: str, settings: Mapping[str, Value]) -> str:
     """Return a name with its settings in brackets."""
-    listed = ", ".join(f"{n}={short(v)}" for n, v in sorted(settings.items()))
+    listed = ", ".join(f"{n}={display_value(v)}" for n, v in sorted(settings.items()))
     return f"{name} ({listed})" if listed else name
 
 
@@ -199,7 +205,7 @@ def size(value: Value) -> float:
     return 0.0 if isinstance(value, str) else float(value)
 
 
-def short(value: Value) -> str:
+def display_value(value: Value) -> str:
     """Return a setting's value; of a path only its end, for tables name no places."""
     if value == "":
         return "none"

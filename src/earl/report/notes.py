@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Sequence
 
 from earl.experiments.runs.records import RunRecord
-from earl.report.groups import Column, Group, column_of, short
+from earl.report.groups import Column, Group, column_of, display_value
 from earl.report.paper import MATCHED, READINGS, Row
 
 
@@ -76,7 +76,7 @@ def match_of(run: RunRecord) -> str:
     """Return the budget that a run was held to, or nothing."""
     if not run.matching.get("match"):
         return ""
-    return ", ".join(f"{n}={short(v)}" for n, v in sorted(run.matching.items()))
+    return ", ".join(f"{n}={display_value(v)}" for n, v in sorted(run.matching.items()))
 
 
 def other_readings(metrics: Iterable[str], paper: str) -> list[str]:
@@ -97,7 +97,7 @@ def not_the_papers(found: Sequence[tuple[Group, Row]], paper: str) -> list[str]:
     for group, row in found:
         run = group.one
         changes = [
-            f"{name} {short(value)} (recipe: {short(run.usual.get(name, ''))})"
+            f"{name} {display_value(value)} (recipe: {display_value(run.usual.get(name, ''))})"
             for name, value in sorted(run.changed.items())
             if name not in row.settings
         ]
