@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +18,10 @@ from earl.data import lazy, parts, prepare
 from earl.data.dataset import batches
 from earl.data.files import FileList, found_files
 from earl.data.lazy import AHEAD, Pictures
-from earl.data.parts import FilePart, hash_image
+from earl.data.parts import FilePart, ParquetPart, hash_image
 from earl.data.sets import cifar, folder
 from earl.data.source import Listing, hold_out, slug
-from earl.errors import EarlError
+from earl.errors import EarlError, InvalidInput
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def entries(tmp_path):
 def test_second_start_decodes_nothing_and_gives_the_same(photos, tmp_path, monkeypatch):
     first, seen = load(tmp_path)
     assert seen[-1] == ("prepare", 2, 2)
-    monkeypatch.setattr("earl.data.decode.Sheet", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr(images, "decode", lambda *_: pytest.fail("decoded again"))
     second, seen = load(tmp_path)
     assert not seen and torch.equal(second.train.images, first.train.images)
     assert (second.mean, second.class_names) == (first.mean, first.class_names)
@@ -154,21 +153,13 @@ def test_cache_that_cannot_be_written_is_an_error_of_ours(photos, tmp_path):
         load(tmp_path)
 
 
-def test_processes_decode_as_one_does(photos, tmp_path, monkeypatch):
-    one, _ = load(tmp_path)
-    monkeypatch.setattr(prepare, "WORTH_PROCESSES", 1)
-    several, _ = load(tmp_path / "." / ".." / tmp_path.name, cache=tmp_path / "other", workers=2)
-    assert torch.equal(one.train.images, several.train.images)
-
-
-def test_many_parts_are_shared_by_processes_and_broken_ones_named_in_order(
+def test_threads_decode_as_one_does_and_broken_images_are_named_in_order(
     photos, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(parts, "FILES_IN_A_PART", 1)
     for name in ("a/3.png", "b/1.png"):
         (photos / name).write_bytes(b"no image")
     one, _ = load(tmp_path, skip_broken=True)
-    monkeypatch.setattr(prepare, "WORTH_PROCESSES", 1)
     several, seen = load(tmp_path, skip_broken=True, cache=tmp_path / "other", workers=3)
     assert len(several.skipped) == 2 and several.skipped == one.skipped
     for split in ("train", "test"):
@@ -178,30 +169,48 @@ def test_many_parts_are_shared_by_processes_and_broken_ones_named_in_order(
     assert seen[:8] == [("prepare", n, 8) for n in range(1, 9)]
 
 
-def test_without_room_for_processes_all_is_decoded_here(photos, tmp_path, monkeypatch):
-    one, _ = load(tmp_path)
-    monkeypatch.setattr(prepare, "WORTH_PROCESSES", 1)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
-    several, _ = load(tmp_path, cache=tmp_path / "other", workers=3)
-    assert torch.equal(one.train.images, several.train.images)
+def test_at_most_one_part_per_thread_is_decoded_at_a_time(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "FILES_IN_A_PART", 1)
+    meeting, inside, most = threading.Barrier(2), [], []
+
+    def decode(part, into):
+        inside.append(part)
+        meeting.wait(timeout=20)  # two threads do meet, and
+        most.append(len(inside))  # no third one
+        meeting.wait(timeout=20)
+        inside.remove(part)
+        return {}
+
+    monkeypatch.setattr(FilePart, "decode", decode)
+    load(tmp_path, workers=2)
+    assert most == [2] * 10
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2, 7])
-def test_every_job_is_done_once_by_a_pool_or_here(workers):
-    done = []
+def test_after_an_interruption_no_further_part_is_begun(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "FILES_IN_A_PART", 1)
+    begun, ending, shutdown = [], threading.Event(), ThreadPoolExecutor.shutdown
 
-    def job(n):
-        done.append(n)
-        return {n: "why"}
+    def decode(part, into):
+        begun.append(part)
+        assert len(begun) == 1 or ending.wait(timeout=20)
+        return {}
 
-    jobs = [partial(job, n) for n in range(20)]
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        found = dict(prepare.finished(jobs, pool if workers else None, workers))
-    assert found == {n: {n: "why"} for n in range(20)} and sorted(done) == list(range(20))
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    def end(pool, **how):
+        shutdown(pool, wait=False, **how)
+        ending.set()
+        shutdown(pool)
+
+    monkeypatch.setattr(FilePart, "decode", decode)
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", end)
+    with pytest.raises(KeyboardInterrupt):
+        folder.load(source(tmp_path, path=str(photos), progress=stop))
+    assert len(begun) <= 2  # the one that is done, and the one that the thread was at
 
 
-def test_part_of_several_sheets_is_decoded_row_by_row(photos, monkeypatch):
-    monkeypatch.setattr(parts, "ROWS_OF_A_SHEET", 2)
+def test_broken_rows_of_a_part_become_black(photos):
     (photos / "a" / "3.png").write_bytes(b"no image")
     part = FilePart(str(photos / "a"), tuple(f"{n}.png" for n in range(5)))
     pixels = np.full((5, 3, 16, 16), 7, np.uint8)
@@ -210,6 +219,23 @@ def test_part_of_several_sheets_is_decoded_row_by_row(photos, monkeypatch):
         alone = images.decode((photos / "a" / f"{n}.png").read_bytes(), 16)
         assert (pixels[n] == alone).all() and alone.any()
     assert not pixels[3].any()
+
+
+def test_a_damaged_parquet_part_tells_its_own_error(tmp_path):
+    gone = ParquetPart(str(tmp_path / "gone.parquet"), 0, "image", (0,), False)
+    listing = Listing([gone], np.zeros(1, np.int64))
+    with pytest.raises(InvalidInput, match=r"gone\.parquet is not a parquet file"):
+        prepare.decode_split(listing, 16, tmp_path / "images.npy", source(tmp_path, workers=2))
+
+
+def test_names_that_are_no_unicode_are_decoded(photos, tmp_path):
+    name = os.fsdecode(b"\xff\n.png")
+    try:
+        (photos / "a" / "0.png").rename(photos / "a" / name)
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    data, _ = load(tmp_path)
+    assert len(data.train) + len(data.test) == 10 and not data.skipped
 
 
 def test_memory_mapped_images_are_not_written_back(tmp_path):

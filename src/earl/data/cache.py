@@ -24,14 +24,12 @@ import numpy as np
 
 from earl.data import seals
 from earl.data.dataset import Dataset
-from earl.data.decoders import Pool
 from earl.data.measure import fitting_size, mean_and_std
 from earl.data.prepare import (
     LARGEST_DECODED,
     Broken,
     check_split,
     decode_split,
-    processes,
     store_encoded,
 )
 from earl.data.prepared import SPLITS, content_of, images_of, read
@@ -106,10 +104,7 @@ def build(entry: Path, found: Found, source: Source, size: int) -> None:
     folder = source.cache / f".tmp-{entry.name}-{secrets.token_hex(4)}"
     folder.mkdir()
     try:
-        with processes(contents, size, source) as pool:
-            broken = {
-                s: write_split(folder, s, getattr(contents, s), size, source, pool) for s in SPLITS
-            }
+        broken = {s: write_split(folder, s, getattr(contents, s), size, source) for s in SPLITS}
         check_broken(broken, contents, source)
         manifest = describe(folder, found, contents, size, broken, source)
         write_file(folder / "manifest.json", seals.write_manifest(manifest))
@@ -149,12 +144,12 @@ def remove_outdated(entry: Path, manifest: dict[str, Any]) -> None:
 
 
 def write_split(
-    folder: Path, split: str, listing: Listing, size: int, source: Source, pool: Pool | None
+    folder: Path, split: str, listing: Listing, size: int, source: Source
 ) -> list[Broken]:
     """Write all that there is to know about a split; return the images that were left out."""
     images_file = folder / f"{split}.images.npy"
     if size <= LARGEST_DECODED:
-        broken = decode_split(listing, size, images_file, source, pool)
+        broken = decode_split(listing, size, images_file, source)
     elif listing.files:
         hashes, broken = check_split(listing, source)
     else:

@@ -40,8 +40,6 @@ MOST_MEMORY = 12 * MOST_PIXELS  # bytes that decoding a picture may take
 BYTES_OF_A_PIXEL = {"CMYK": 12, "JPEG2000": 20, "WEBP": 16, "AVIF": 16}  # at most; of others 8
 MOST_BYTES = 256 << 20
 STRIP = 1 << 20  # pixels that are converted at a time
-FRAMES = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive
-PLAIN = FRAMES | {0xC4, 0xDB, 0xDD, 0xE0, 0xFE}  # and tables, restarts, JFIF, comments
 READ_ONLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 PILLOW_RAISES = (
     *(OSError, EOFError, ValueError, TypeError, LookupError, SyntaxError, ArithmeticError),
@@ -53,26 +51,10 @@ Pixels = NDArray[np.uint8]
 
 def decode(data: bytes, size: int) -> Pixels:
     """Return an encoded picture as RGB, uint8 (3, size, size); BrokenImage says why not."""
-    return np.asarray(_square(data, size)).transpose(2, 0, 1)
-
-
-class Sheet:
-    """Pictures of one size, one below the other, whose pixels leave Pillow all at once.
-
-    To take them out of a small picture costs a fifth of what it takes to decode it.
-    """
-
-    def __init__(self, rows: int, size: int) -> None:
-        self._size = size
-        self._sheet = Image.new("RGB", (size, size * rows))
-
-    def put(self, row: int, data: bytes) -> None:
-        """Decode a picture onto its row, which is black before; BrokenImage says why not."""
-        self._sheet.paste(_square(data, self._size), (0, row * self._size))
-
-    def pixels(self) -> Pixels:
-        """Return all rows, uint8 (rows, 3, size, size)."""
-        return np.asarray(self._sheet).reshape(-1, self._size, self._size, 3).transpose(0, 3, 1, 2)
+    picture = _guarded(lambda: _upright(_open(data)))
+    if picture.size != (size, size):
+        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(picture).transpose(2, 0, 1)
 
 
 def check(data: bytes) -> tuple[int, int]:
@@ -124,45 +106,6 @@ def formats() -> tuple[str, ...]:
     """Return the formats that this Pillow was built with."""
     Image.init()
     return tuple(name for name in FORMATS if name in Image.OPEN)
-
-
-def _square(data: bytes, size: int) -> Image.Image:
-    """Return a decoded picture of the size that is asked for."""
-    picture = _plain_jpeg(data) or _guarded(lambda: _upright(_open(data)))
-    if picture.size != (size, size):
-        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
-    return picture
-
-
-def _plain_jpeg(data: bytes) -> Image.Image | None:
-    """Return a JPEG whose header asks for nothing but decoding; None for any other picture.
-
-    For a small one, Pillow's own way through the header takes as long as the decoder.
-    """
-    try:
-        size = _size_of_plain_jpeg(data)
-        return Image.frombytes("RGB", size, data, "jpeg", "RGB", "") if size else None
-    except PILLOW_RAISES:  # the long way will tell
-        return None
-
-
-def _size_of_plain_jpeg(data: bytes) -> tuple[int, int] | None:
-    """Return width and height of a JPEG of three channels that has none but PLAIN segments."""
-    if not data.startswith(b"\xff\xd8"):
-        return None
-    at, size = 2, (0, 0)
-    while data[at] == 0xFF and data[at + 1] in PLAIN:
-        kind, length = data[at + 1], data[at + 2] << 8 | data[at + 3]
-        if length < 2:
-            return None
-        if kind in FRAMES:
-            bits, height, width, channels = struct.unpack_from(">BHHB", data, at + 4)
-            if bits != 8 or channels != 3 or any(size):
-                return None
-            size = width, height
-        at += 2 + length
-    scan = data[at : at + 2] == b"\xff\xda"
-    return size if scan and 0 < size[0] * size[1] <= MOST_PIXELS else None  # sides have 16 bits
 
 
 def _open(data: bytes) -> Image.Image:

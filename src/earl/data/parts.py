@@ -1,7 +1,4 @@
-"""Parts of a split: some consecutive images, which one worker reads and decodes at a time.
-
-Workers may be other processes, so nothing here needs torch.
-"""
+"""Parts of a split: some consecutive images, which one thread reads and decodes at a time."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -18,7 +15,6 @@ from earl.data.decode import Pixels
 from earl.errors import BrokenImage, InvalidInput
 
 FILES_IN_A_PART = 256
-ROWS_OF_A_SHEET = 256
 BYTES_OF_A_HASH = 16
 
 Hashes = NDArray[np.uint8]  # (n, BYTES_OF_A_HASH), of encoded images
@@ -126,18 +122,14 @@ def readable(file: Path | str) -> Iterator[None]:
 
 def decode_rows(part: EncodedPart, into: Pixels) -> dict[int, str]:
     """Decode the rows of a part one after the other; the broken ones become black."""
-    size = into.shape[-1]
     broken = {}
     load = part.loader()
-    for start in range(0, len(part), ROWS_OF_A_SHEET):
-        rows = range(start, min(start + ROWS_OF_A_SHEET, len(part)))
-        sheet = images.Sheet(len(rows), size)
-        for row in rows:
-            try:
-                sheet.put(row - start, load(row))
-            except BrokenImage as error:
-                broken[row] = str(error)
-        into[rows.start : rows.stop] = sheet.pixels()
+    for row in range(len(part)):
+        try:
+            into[row] = images.decode(load(row), into.shape[-1])
+        except BrokenImage as error:
+            into[row] = 0
+            broken[row] = str(error)
     return broken
 
 

@@ -1,15 +1,12 @@
 """Preparing a split: every image is decoded once, before any training, and the broken ones named.
 
-Small images are decoded by several processes straight into one array on disk, of which this one
-works while the others are still starting; threads would take turns at the interpreter and be
-slower than one. Large ones are only checked, by threads, and are decoded again when they are asked
-for.
+Threads take one part at a time: Pillow lets go of the interpreter while it decodes. Small images go
+straight into one array on disk. Large ones are only checked, and are decoded again when they are
+asked for.
 """
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +14,6 @@ from pathlib import Path
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from earl.data.decoders import Decoders, Decoding, Job, Pool
 from earl.data.parts import (
     BYTES_OF_A_HASH,
     EncodedPart,
@@ -27,13 +23,12 @@ from earl.data.parts import (
     encoded_rows,
     hash_image,
 )
-from earl.data.source import Contents, Listing, Source
+from earl.data.source import Listing, Source
 from earl.errors import InvalidSetting
 
 LARGEST_DECODED = 64  # pixels: larger images are not kept decoded
-WORTH_PROCESSES = 5_000  # images: fewer are decoded before other processes have started
 
-Jobs = Sequence[Job]  # one per part
+Job = Callable[[], dict[int, str]]  # of a part: it returns which rows are broken, and why
 
 
 @dataclass(frozen=True)
@@ -48,27 +43,28 @@ class Broken:
         return f"{self.name}: {self.why}"
 
 
-def decode_split(
-    listing: Listing, size: int, target: Path, source: Source, pool: Pool | None
-) -> list[Broken]:
+def decode_split(listing: Listing, size: int, target: Path, source: Source) -> list[Broken]:
     """Write all images of a split to one .npy file, uint8 (N, 3, size, size)."""
     shape = (len(listing), 3, size, size)
-    array = open_memmap(target, mode="w+", dtype=np.uint8, shape=shape)
-    array.flush()
-    del array  # every job maps it for itself
-    jobs = [Decoding(part, str(target), start) for start, part in with_starts(listing)]
-    return run(jobs, listing, pool, source)
+    open_memmap(target, mode="w+", dtype=np.uint8, shape=shape).flush()
+    jobs = [partial(decode_part, part, target, start) for start, part in with_starts(listing)]
+    return run(jobs, listing, source)
+
+
+def decode_part(part: Part, target: Path, start: int) -> dict[int, str]:
+    """Decode a part to its rows of a .npy file, which is mapped only meanwhile: it may be large."""
+    array = open_memmap(target, mode="r+")
+    return part.decode(array[start : start + len(part)])
 
 
 def check_split(listing: Listing, source: Source) -> tuple[Hashes, list[Broken]]:
     """Return the hashes of all images of a split, and those that cannot be decoded."""
     hashes = np.zeros((len(listing), BYTES_OF_A_HASH), np.uint8)
-    jobs: Jobs = [
+    jobs = [
         partial(check_rows, encoded(part), hashes[start : start + len(part)])
         for start, part in with_starts(listing)
     ]
-    with ThreadPoolExecutor(max(1, source.workers - 1)) as pool:  # this thread works as well
-        return hashes, run(jobs, listing, pool, source)
+    return hashes, run(jobs, listing, source)
 
 
 def store_encoded(
@@ -109,44 +105,18 @@ def with_starts(listing: Listing) -> Iterator[tuple[int, Part]]:
         start += len(part)
 
 
-@contextmanager
-def processes(contents: Contents, size: int, source: Source) -> Iterator[Pool | None]:
-    """Give a pool of processes that decode beside this one, or None where it would not pay."""
-    many = len(contents.train) + len(contents.test) >= WORTH_PROCESSES
-    slow = size <= LARGEST_DECODED and isinstance(contents.train.parts[0], EncodedPart)
-    if source.workers < 2 or not (many and slow):
-        yield None
-        return
-    with Decoders(source.workers - 1) as pool:
-        yield pool if len(pool) else None
+def run(jobs: Sequence[Job], listing: Listing, source: Source) -> list[Broken]:
+    """Run one job per part in threads; return what is broken, in the order of the rows.
 
-
-def run(jobs: Jobs, listing: Listing, pool: Pool | None, source: Source) -> list[Broken]:
-    """Run one job per part and collect what is broken, in the order of the rows."""
-    parts = list(with_starts(listing))
-    broken, done = [], 0
-    for number, result in finished(jobs, pool, source.workers - 1):
-        start, part = parts[number]
-        broken += [Broken(start + row, part.name(row), why) for row, why in result.items()]
-        done += len(part)
-        source.progress("prepare", done, len(listing))
-    return sorted(broken, key=lambda b: b.row)
-
-
-def finished(jobs: Jobs, pool: Pool | None, workers: int) -> Iterator[tuple[int, dict[int, str]]]:
-    """Yield the number and the result of each job as they end; this process works with the pool.
-
-    The pool has two jobs per worker at a time: it never waits, and leaves the others to this one.
+    A job reads its part when it begins, so that only one part per thread is in memory.
     """
-    waiting = deque(enumerate(jobs))
-    begun: deque[tuple[int, Future[dict[int, str]]]] = deque()
-    while waiting or begun:
-        while pool is not None and waiting and len(begun) < 2 * workers:
-            number, job = waiting.popleft()
-            begun.append((number, pool.submit(job)))
-        if waiting:
-            number, job = waiting.popleft()
-            yield number, job()
-        while begun and (begun[0][1].done() or not waiting):
-            number, future = begun.popleft()
-            yield number, future.result()
+    broken: list[Broken] = []
+    pool = ThreadPoolExecutor(source.workers, thread_name_prefix="earl-prepare")
+    try:
+        results = pool.map(lambda job: job(), jobs)
+        for (start, part), result in zip(with_starts(listing), results, strict=True):
+            broken += [Broken(start + row, part.name(row), result[row]) for row in sorted(result)]
+            source.progress("prepare", start + len(part), len(listing))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, nothing else is begun
+    return broken
