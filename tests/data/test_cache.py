@@ -299,7 +299,8 @@ torch.set_num_threads(1)
 from earl.data.sets import folder
 from earl.data.source import Source
 from earl.evaluation.loop import Exam, learn_online
-from earl.data.streams import Stream, iid
+from earl.data.setups import iid
+from earl.data.streams import Stream
 from earl.learning.learner import Learner
 
 class Idle(Learner):

@@ -20,7 +20,8 @@ from datasets_trees import (
     write_parquet,
 )
 from earl.data.sets import cifar, parquet
-from earl.data.streams import Stream, gaussian
+from earl.data.setups import gaussian
+from earl.data.streams import Stream
 from earl.errors import DataNotFound, InvalidInput, InvalidSetting
 
 

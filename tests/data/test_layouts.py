@@ -10,7 +10,7 @@ from scipy.io import savemat
 
 from datasets_trees import WNIDS, save, source, write_clear, write_imagenet, write_tiny_imagenet
 from earl.data.sets import clear, imagenet, tiny_imagenet
-from earl.data.streams import clear as clear_stream
+from earl.data.setups import clear as clear_stream
 from earl.errors import BrokenImage, DataNotFound, InvalidInput
 
 

@@ -5,6 +5,7 @@ straight into one array on disk. Large ones are only checked, and are decoded ag
 asked for.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
 
 from earl.data.parts import (
     BYTES_OF_A_HASH,
@@ -41,6 +43,54 @@ class Broken:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.why}"
+
+
+def write_split(
+    folder: Path, split: str, listing: Listing, size: int, source: Source
+) -> list[Broken]:
+    """Write all that there is to know about a split; return the images that were left out."""
+    images_file = folder / f"{split}.images.npy"
+    if size <= LARGEST_DECODED:
+        broken = decode_split(listing, size, images_file, source)
+    elif listing.files:
+        hashes, broken = check_split(listing, source)
+    else:
+        blob, offsets = folder / f"{split}.blob", folder / f"{split}.offsets.npy"
+        hashes, broken = store_encoded(listing, blob, offsets, source)
+    keep = np.ones(len(listing), dtype=bool)
+    keep[[b.row for b in broken]] = False
+    if size > LARGEST_DECODED:
+        np.save(folder / f"{split}.hashes.npy", hashes[keep])
+    if broken and images_file.exists():
+        drop_rows(images_file, keep)
+    if broken and (folder / f"{split}.offsets.npy").exists():
+        drop_empty(folder / f"{split}.offsets.npy", keep)
+    np.save(folder / f"{split}.labels.npy", listing.labels[keep])
+    if listing.domains is not None:
+        np.save(folder / f"{split}.domains.npy", listing.domains[keep])
+    if listing.files:
+        kept = [name for name, k in zip(listing.files, keep.tolist(), strict=True) if k]
+        text = json.dumps(kept)  # ASCII, so that even a name that is no Unicode comes back
+        (folder / f"{split}.files.json").write_text(text, encoding="ascii")
+    return broken
+
+
+def drop_rows(file: Path, keep: NDArray[np.bool_]) -> None:
+    """Rewrite an array without the rows of broken images."""
+    old = np.load(file, mmap_mode="r")
+    rows = keep.nonzero()[0]
+    shape = (len(rows), *old.shape[1:])
+    new = open_memmap(file.with_suffix(".new"), "w+", old.dtype, shape)
+    for start in range(0, len(rows), 1000):
+        new[start : start + 1000] = old[rows[start : start + 1000]]
+    new.flush()
+    file.with_suffix(".new").replace(file)
+
+
+def drop_empty(file: Path, keep: NDArray[np.bool_]) -> None:
+    """Rewrite the ends of encoded images without those of the broken ones, which are empty."""
+    ends = np.load(file)
+    np.save(file, np.concatenate([ends[:1], ends[1:][keep]]))
 
 
 def decode_split(listing: Listing, size: int, target: Path, source: Source) -> list[Broken]:
