@@ -13,11 +13,12 @@ from earl.data.setups import disjoint
 from earl.data.streams import Schedule, Stream
 from earl.errors import InvalidSetting
 from earl.evaluation.loop import Exam, learn_online
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.methods.er import ER
 from earl.methods.polrs import PoLRS, Window
 from earl.nn.augment import View
-from earl.nn.networks import train_forward
+from earl.nn.modes import train_forward
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
 
