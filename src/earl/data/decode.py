@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from earl.errors import BrokenImage
+from earl.storage.reading import BINARY, NONBLOCK
 
 FORMATS = (  # the common ones first: they are tried in this order
     *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "MPO", "JPEG2000", "AVIF"),
@@ -40,7 +41,6 @@ MOST_MEMORY = 12 * MOST_PIXELS  # bytes that decoding a picture may take
 BYTES_OF_A_PIXEL = {"CMYK": 12, "JPEG2000": 20, "WEBP": 16, "AVIF": 16}  # at most; of others 8
 MOST_BYTES = 256 << 20
 STRIP = 1 << 20  # pixels that are converted at a time
-READ_ONLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 PILLOW_RAISES = (
     *(OSError, EOFError, ValueError, TypeError, LookupError, SyntaxError, ArithmeticError),
     *(AttributeError, AssertionError, NotImplementedError, UserWarning, struct.error, zlib.error),
@@ -90,7 +90,7 @@ def resize(pixels: Pixels, size: int) -> Pixels:
 def read_file(path: str | Path) -> bytes:
     """Return the bytes of an image file; BrokenImage if there is no such regular file."""
     try:
-        with os.fdopen(os.open(path, READ_ONLY), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | NONBLOCK | BINARY), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise BrokenImage("it is not a regular file")

@@ -11,7 +11,7 @@ import numpy as np
 
 from earl.data.decode import ENDINGS
 from earl.data.parts import file_parts
-from earl.data.source import Contents, Fingerprint, Found, Labels, Listing, hold_out
+from earl.data.source import Contents, Fingerprint, Found, Labels, Listing, hold_out, untaught_note
 from earl.errors import DataNotFound
 
 
@@ -107,7 +107,7 @@ def contents(root: Path, found: FileList) -> Contents:
     untaught = sorted(set(found.test.labels) - set(found.train.labels))
     notes = list(found.notes)
     if untaught:
-        notes.append(f"never asked about, for lack of training images: {', '.join(untaught)}")
+        notes.append(untaught_note(untaught))
     return Contents(
         class_names=tuple(names),
         train=listing(root, found.train, ids),

@@ -153,6 +153,15 @@ def hold_out(keys: Sequence[str], labels: Sequence[object], share: float) -> NDA
     return test
 
 
+def held_out_note(share: float) -> str:
+    return f"there is no test split: {share:g} of each class is held out"
+
+
+def untaught_note(names: Sequence[str]) -> str:
+    """Return the note about classes that have test images and no training images."""
+    return f"never asked about, for lack of training images: {', '.join(names)}"
+
+
 def slug(text: str) -> str:
     """Return text as a short and safe name for a folder."""
     return re.sub(r"[^\w.-]+", "-", text).strip("-.")[:40] or "data"

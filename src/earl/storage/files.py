@@ -12,16 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from earl.errors import DirectoryInUse, EarlError
+from earl.storage.reading import BINARY, NOFOLLOW
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-# Flags that some platforms lack, where 0 leaves `os.open` as it is.
-_BINARY = getattr(os, "O_BINARY", 0)
-_DIRECTORY = getattr(os, "O_DIRECTORY", 0)
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_DIRECTORY = getattr(os, "O_DIRECTORY", 0)  # some platforms lack it
 
 _held: set[int] = set()  # descriptors of the locks of this process
 
@@ -83,16 +81,16 @@ def set_aside(path: Path) -> Path:
 
 def write_file(path: Path, data: bytes | bytearray, mode: int = 0o600) -> None:
     """Write a new file and flush it; a file that exists is an error and stays as it is."""
-    _write(path, data, os.O_CREAT | os.O_EXCL, mode)
-
-
-def _write(path: Path, data: bytes | bytearray, flags: int, mode: int) -> None:
-    fd = os.open(path, os.O_WRONLY | _BINARY | flags, mode)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
     with naming(path), closing(fd):
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]  # a write may take only a part
-        os.fsync(fd)
+        _write_all(fd, data)
+
+
+def _write_all(fd: int, data: bytes | bytearray) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]  # a write may take only a part
+    os.fsync(fd)
 
 
 @contextmanager
@@ -106,13 +104,10 @@ def closing(fd: int) -> Iterator[None]:
 
 def append(path: Path, data: bytes, size: int) -> None:
     """Add to a file of this size, and flush it; ValueError if others write to it, too."""
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | _NOFOLLOW | _BINARY)
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | NOFOLLOW | BINARY)
     with naming(path), closing(fd):
         check_size(fd, size)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
+        _write_all(fd, data)
         check_size(fd, size + len(data))
 
 
@@ -171,7 +166,7 @@ def lock_directory(path: Path) -> Iterator[None]:
     only pretend to: there nobody is kept out, and whoever writes must notice others by themselves.
     """
     make_directory(path)
-    fd = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | _NOFOLLOW, 0o600)
+    fd = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o600)
     _held.add(fd)
     try:
         _take(fd, path)
