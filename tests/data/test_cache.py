@@ -17,7 +17,7 @@ from earl.data import decode as images
 from earl.data import lazy, parts, prepare
 from earl.data.dataset import batches
 from earl.data.files import FileList, found_files
-from earl.data.lazy import AHEAD, Pictures
+from earl.data.lazy import PREFETCHED, Pictures
 from earl.data.parts import FilePart, ParquetPart, hash_image
 from earl.data.sets import cifar, folder
 from earl.data.source import Listing, hold_out, slug
@@ -281,7 +281,7 @@ def test_prefetching_is_bounded_and_stops_with_its_reader(tmp_path):
     for _ in range(10):
         next(reader)
     reader.close()
-    assert 10 <= len(loaded) <= 10 + AHEAD + 1
+    assert 10 <= len(loaded) <= 10 + PREFETCHED + 1
 
 
 def test_pictures_are_indexed_like_a_tensor(tmp_path):
@@ -373,4 +373,4 @@ def test_walk_happens_once_and_late(tmp_path):
 
 def test_listing_knows_its_length():
     assert len(Listing([FilePart("/", ("a",))], torch.zeros(1).numpy().astype("int64"))) == 1
-    assert lazy.AHEAD * 224 * 224 * 3 < 16 << 20  # what waits decoded stays small
+    assert lazy.PREFETCHED * 224 * 224 * 3 < 16 << 20  # what waits decoded stays small

@@ -1,4 +1,4 @@
-"""The cache: data sets that were prepared once, each in a folder that is whole or not there.
+"""The cache: data sets that were prepared once, each in a folder that is complete or missing.
 
 manifest.json      where it came from, class names, mean and std, how many images, which were
                    broken, and the hashes of all files (`seals`)
@@ -59,12 +59,12 @@ def open_dataset(
             return dataset
     except FileNotFoundError as error:
         damage = f"{Path(error.filename).name} is missing" if entry.exists() else ""
-    except DAMAGED as error:  # it is only a cache
+    except DAMAGED as error:  # it can be prepared again
         damage = str(error)
     remove(entry)
     build(entry, found, source, source.image_size or size)
     try:
-        dataset = read(entry, found, source, mean, std, check=False)  # it was hashed just now
+        dataset = read(entry, found, source, mean, std, check=False)  # it has just been hashed
     except DAMAGED as error:
         raise EarlError(
             f"{entry} does not keep what is written ({error}); pass another --cache-root"
@@ -75,8 +75,8 @@ def open_dataset(
 
 def entry_path(found: Found, source: Source, size: int = 0) -> Path:
     """Return the folder of the cache for a data set as it is now."""
-    facts = (FORMAT, found.layout, source.image_size or size, found.fingerprint())
-    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    identity = (FORMAT, found.layout, source.image_size or size, found.fingerprint())
+    key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
     return source.cache / f"{found.name}-{key[:16]}"
 
 
@@ -90,7 +90,7 @@ def read_manifest(entry: Path) -> dict[str, Any] | None:
 
 
 def build(entry: Path, found: Found, source: Source, size: int) -> None:
-    """Prepare a data set in a folder beside the final one, then give it its name."""
+    """Prepare a data set in a temporary folder, then rename the folder."""
     contents = found.contents()
     check_classes(contents, found)
     size = size or fitting_size(contents.train)
@@ -119,7 +119,7 @@ def build(entry: Path, found: Found, source: Source, size: int) -> None:
 
 
 def check_classes(contents: Contents, found: Found) -> None:
-    """Stop where there is nothing to tell apart: every answer would be right."""
+    """Stop if there is only one class: every answer would be right."""
     taught = np.unique(contents.train.labels)
     if len(taught) < 2:
         raise DataNotFound(

@@ -1,10 +1,10 @@
 """Pictures from files: the one place that decodes images.
 
 Whatever Pillow reads becomes RGB, uint8 (3, size, size): turned upright as its EXIF data says,
-resized to a square without cropping (methods: Sec. "Augmentation"), transparency laid on white,
-16-bit grey scaled to 8 bits. Of an animation the first frame counts. Formats that Pillow hands to
-other programs (EPS, WMF) are not read, nor is anything whose header promises too many pixels, too
-long a side or too many bytes.
+resized to a square without cropping (methods: Sec. "Augmentation"), on a white background where it
+is transparent, 16-bit grey scaled to 8 bits. Of an animation the first frame is taken. Formats that
+Pillow hands to other programs (EPS, WMF) are not read, nor is anything whose header announces too
+many pixels, too long a side or too many bytes.
 """
 
 import io
@@ -109,7 +109,7 @@ def formats() -> tuple[str, ...]:
 
 
 def _open(data: bytes) -> Image.Image:
-    """Return a picture whose header was read and is within the limits."""
+    """Read the header of a picture, check it against the limits, and return the picture."""
     picture = _guarded(lambda: Image.open(io.BytesIO(data), formats=formats()))
     width, height = picture.size
     promise = f"it promises {width:,} x {height:,} pixels"
@@ -127,7 +127,7 @@ def _open(data: bytes) -> Image.Image:
 
 
 def _guarded(act: Callable[[], Image.Image]) -> Image.Image:
-    """Run a step of Pillow's; whatever it makes of a broken file becomes a BrokenImage."""
+    """Call Pillow; whatever it raises for a broken file becomes a BrokenImage."""
     try:
         return act()
     except UnidentifiedImageError:
@@ -158,7 +158,7 @@ def _upright(picture: Image.Image) -> Image.Image:
 
 
 def _in_strips(picture: Image.Image, act: Callable[[Image.Image], Image.Image]) -> Image.Image:
-    """Make RGB of a picture, some rows at a time: what takes many bytes is never there whole."""
+    """Convert a picture to RGB, some rows at a time, so that it takes little memory meanwhile."""
     width, height = picture.size
     rows = max(1, STRIP // width)
     if height <= rows:

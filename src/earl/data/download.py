@@ -18,8 +18,8 @@ from earl.data.source import Progress, silent
 from earl.errors import DataNotFound, EarlError, UnsafeArchive
 from earl.storage.files import make_directory
 
-CHUNK = 1 << 18
-SECONDS = 60  # without a byte
+CHUNK = 1 << 18  # bytes read at a time
+TIMEOUT = 60  # seconds without a byte
 
 DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, OverflowError),
@@ -156,7 +156,7 @@ def plain_file(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def check_size(sizes: Iterable[int], limits: Limits) -> None:
-    """Refuse an archive of too many members, or bytes, which its headers cannot understate."""
+    """Refuse an archive with too many members or bytes; its headers cannot state too few."""
     total = 0
     for number, size in enumerate(sizes, start=1):
         total += size
@@ -167,7 +167,7 @@ def check_size(sizes: Iterable[int], limits: Limits) -> None:
 
 
 def retrieve(archive: Archive, folder: Path, progress: Progress) -> Path:
-    """Return the downloaded file; one whose checksum is wrong is removed, and never opened."""
+    """Return the downloaded file; one with a wrong checksum is removed without being opened."""
     pooch = pooch_module()
     make_directory(folder)
     try:
@@ -191,7 +191,7 @@ def retrieve(archive: Archive, folder: Path, progress: Progress) -> Path:
 
 @dataclass(frozen=True)
 class Resuming:
-    """Downloads to a partial file of its own, and goes on with one that is there."""
+    """Downloads to a partial file, and continues one that is there."""
 
     partial: Path
     progress: Progress
@@ -200,10 +200,10 @@ class Resuming:
         have = self.partial.stat().st_size if self.partial.exists() else 0
         request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
         try:
-            with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
                 self._copy(answer, have)
         except urllib.error.HTTPError as error:
-            if error.code != 416:  # the partial file is all there is
+            if error.code != 416:  # the partial file is already complete
                 raise
         self.partial.replace(output_file)
 

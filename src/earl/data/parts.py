@@ -26,7 +26,7 @@ class Part(Protocol):
     def __len__(self) -> int: ...
 
     def name(self, row: int) -> str:
-        """Return what a person calls the image."""
+        """Return the name of an image for messages: its file, or its place in a file."""
         ...
 
     def decode(self, into: Pixels) -> dict[int, str]:
@@ -36,7 +36,7 @@ class Part(Protocol):
 
 @runtime_checkable
 class EncodedPart(Part, Protocol):
-    """A part whose images are files or what would be the content of files."""
+    """A part whose images are encoded: files, or the bytes that a file would hold."""
 
     def loader(self) -> Callable[[int], bytes]:
         """Return a function from a row to the encoded image; it may raise BrokenImage."""
@@ -108,7 +108,7 @@ class ParquetPart:
 
 @contextmanager
 def readable(file: Path | str) -> Iterator[None]:
-    """Context in which whatever a damaged parquet file raises becomes an error of ours."""
+    """Turn whatever a damaged parquet file raises into InvalidInput."""
     from pyarrow import ArrowException
 
     try:

@@ -1,8 +1,8 @@
-"""Preparing a split: every image is decoded once, before any training, and the broken ones named.
+"""Preparing a split: every image is decoded once, before any training, and broken ones are named.
 
-Threads take one part at a time: Pillow lets go of the interpreter while it decodes. Small images go
-straight into one array on disk. Large ones are only checked, and are decoded again when they are
-asked for.
+Each thread works on one part at a time; Pillow releases the interpreter lock while it decodes.
+Small images are written to one array on disk. Large ones are only checked here, and are decoded
+again when they are asked for.
 """
 
 import json
@@ -48,7 +48,7 @@ class Broken:
 def write_split(
     folder: Path, split: str, listing: Listing, size: int, source: Source
 ) -> list[Broken]:
-    """Write all that there is to know about a split; return the images that were left out."""
+    """Write all files of a split; return the images that are broken."""
     images_file = folder / f"{split}.images.npy"
     if size <= LARGEST_DECODED:
         broken = decode_split(listing, size, images_file, source)
@@ -70,7 +70,7 @@ def write_split(
         np.save(folder / f"{split}.domains.npy", listing.domains[keep])
     if listing.files:
         kept = [name for name, k in zip(listing.files, keep.tolist(), strict=True) if k]
-        text = json.dumps(kept)  # ASCII, so that even a name that is no Unicode comes back
+        text = json.dumps(kept)  # ASCII, so that a name that is not valid Unicode survives
         (folder / f"{split}.files.json").write_text(text, encoding="ascii")
     return broken
 
@@ -88,7 +88,7 @@ def drop_rows(file: Path, keep: NDArray[np.bool_]) -> None:
 
 
 def drop_empty(file: Path, keep: NDArray[np.bool_]) -> None:
-    """Rewrite the ends of encoded images without those of the broken ones, which are empty."""
+    """Rewrite the offsets of encoded images without the broken ones, whose length is 0."""
     ends = np.load(file)
     np.save(file, np.concatenate([ends[:1], ends[1:][keep]]))
 
@@ -120,7 +120,7 @@ def check_split(listing: Listing, source: Source) -> tuple[Hashes, list[Broken]]
 def store_encoded(
     listing: Listing, blob: Path, offsets: Path, source: Source
 ) -> tuple[Hashes, list[Broken]]:
-    """Write the encoded images of a split one behind the other; return hashes and broken ones.
+    """Write the encoded images of a split one after the other; return hashes and broken ones.
 
     The offsets say where each image ends.
     """

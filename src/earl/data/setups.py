@@ -49,7 +49,7 @@ def periodic_gaussian(
 
 
 def iid(train: Split, *, seed: int, tasks: int = 5) -> Schedule:
-    """Shuffle all samples: no class ever goes away, the easiest stream there is."""
+    """Shuffle all samples: every class arrives all the time, which is the easiest stream."""
     order = torch.randperm(len(train), generator=Randomness(seed).at(0, "stream"))
     return without_boundaries(order, tasks)
 
@@ -147,7 +147,7 @@ def gaussian_times(train: Split, randomness: Randomness, sigma: float) -> Tensor
 
 
 def one_after_another(parts: Iterable[Tensor], randomness: Randomness) -> Schedule:
-    """Shuffle and join parts, given as masks (N,); an empty one leaves no boundary behind."""
+    """Shuffle the parts, given as masks (N,), and join them; an empty part makes no boundary."""
     order = []
     for number, mask in enumerate(parts):
         members = mask.nonzero().flatten()

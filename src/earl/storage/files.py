@@ -1,7 +1,7 @@
-"""Files that are wholly there or not there at all, also after a kill or a power cut.
+"""Files that are complete or missing, never partly written, also after a kill or a power cut.
 
 A function that writes returns when its work is on the disk. An error of `fsync` is raised and never
-tried again: the kernel may have dropped the pages, and a second success would mean nothing.
+tried again: the kernel may have dropped the data, so that a second success would prove nothing.
 """
 
 import functools
@@ -26,7 +26,7 @@ _held: set[int] = set()  # descriptors of the locks of this process
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Let an error of the system name this path; an operation on an open file knows none."""
+    """Put this path into an OSError that has none, as those of operations on open files."""
     try:
         yield
     except OSError as error:
@@ -172,7 +172,7 @@ def lock_directory(path: Path) -> Iterator[None]:
         _take(fd, path)
         yield
     finally:
-        if fd in _held:  # not in a forked child, which gave it up at birth
+        if fd in _held:  # not in a forked child, which has closed it already
             _held.remove(fd)
             os.close(fd)
 
@@ -190,12 +190,12 @@ def _take(fd: int, path: Path) -> None:
         ) from None
 
 
-@functools.cache  # once per process: such a hook cannot be taken back
+@functools.cache  # once per process: such a hook cannot be removed
 def _free_children() -> None:
     os.register_at_fork(after_in_child=_give_up_locks)
 
 
 def _give_up_locks() -> None:
-    """Close the inherited locks, or a data loader's worker would hold them after our death."""
+    """Close inherited locks: a child that lives longer than this process would keep them."""
     while _held:
         os.close(_held.pop())

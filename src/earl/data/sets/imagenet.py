@@ -91,7 +91,7 @@ def words_of(path: Path, root: Path) -> dict[str, str]:
         return words
     files = [folder / DEVKIT / "meta.mat" for folder in beside(path, root)]
     meta = next((file for file in files if file.is_file()), None)
-    with suppress(InvalidInput):  # they are only for people to read
+    with suppress(InvalidInput):  # the words are only shown
         return {wnid: words for _, wnid, words in read_synsets(meta)} if meta else {}
     return {}
 

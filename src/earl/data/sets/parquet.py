@@ -1,4 +1,4 @@
-"""Images in parquet files, as Hugging Face lays them out: a column of images, one of labels."""
+"""Images in parquet files, as Hugging Face writes them: a column of images, a column of labels."""
 
 import json
 from collections.abc import Callable, Iterator
