@@ -103,7 +103,7 @@ def test_a_jpeg_decodes_as_pillow_decodes_it(name):
         assert (rgb(data) == np.asarray(resized)).all()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from([JPEGS[name] for name in ("plain", "progressive", "restarts")]), st.data())
 def test_a_damaged_jpeg_is_what_pillow_makes_of_it(data, draw):
     damaged = bytearray(data)
