@@ -48,15 +48,8 @@ def data(effort: Effort) -> Iterator[Measured]:
             write_parquet(root / "cifar10" / f"{split}-00000-of-00001.parquet", pictures, images)
         few = Effort(seconds=0, turns=1 if effort.quick else 3)
         things = {"bare": decoding(pictures), "prepare": preparing(root, n)}
-        times = take_turns(things, few, clock=time.perf_counter)
-    cores = workers()
-    yield Measured(
-        case=f"{n:,} JPEGs ÷ Pillow × {cores} cores",
-        value=times.ratio("bare", "prepare").value / cores,
-        target=0.8,
-        at_least=True,
-        times={name: 1e3 * times.median(name) for name in times.seconds},
-    )
+        times = take_turns(things, few)
+    yield ratio_of(f"{n:,} JPEGs, CPU time ÷ Pillow's", times, "prepare", "bare", target=2.5)
 
 
 def picture(n: int) -> bytes:

@@ -224,20 +224,20 @@ DATASETS.list(
 
 STREAMS: "Registry[Callable[..., Schedule]]" = Registry("stream")
 STREAMS.list(
-    "disjoint", "earl.data.streams:disjoint", "tasks of different classes, one after the other"
+    "disjoint", "earl.data.setups:disjoint", "tasks of different classes, one after the other"
 )
-STREAMS.list("gaussian", "earl.data.streams:gaussian", "classes come and go on a Gaussian schedule")
+STREAMS.list("gaussian", "earl.data.setups:gaussian", "classes come and go on a Gaussian schedule")
 STREAMS.list(
-    "periodic-gaussian", "earl.data.streams:periodic_gaussian", "classes come, go and come again"
+    "periodic-gaussian", "earl.data.setups:periodic_gaussian", "classes come, go and come again"
 )
 STREAMS.list(
-    "iblurry", "earl.data.streams:iblurry", "tasks whose classes partly leak into the others"
+    "iblurry", "earl.data.setups:iblurry", "tasks whose classes partly leak into the others"
 )
-STREAMS.list("longtail", "earl.data.streams:longtail", "Gaussian, with few samples of most classes")
+STREAMS.list("longtail", "earl.data.setups:longtail", "Gaussian, with few samples of most classes")
 STREAMS.list(
-    "clear", "earl.data.streams:clear", "time buckets in order, new classes in each of them"
+    "clear", "earl.data.setups:clear", "time buckets in order, new classes in each of them"
 )
-STREAMS.list("iid", "earl.data.streams:iid", "all samples shuffled")
+STREAMS.list("iid", "earl.data.setups:iid", "all samples shuffled")
 
 METRICS: "Registry[Metric]" = Registry("metric")
 METRICS.list(

@@ -1,4 +1,4 @@
-"""Names from files, made fit to be shown: one that holds control characters cannot act on anything.
+"""Names from files, made safe to show: control characters in them are spelled out.
 
 A folder may be called "\\x1b[2J", which clears a terminal, or hold a line break, which would let it
 forge a line of a table.
