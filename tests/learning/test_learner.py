@@ -167,48 +167,63 @@ def test_a_loaded_pace_still_owes_the_part_of_an_update(rate, pause):
 # ---- waiting
 
 
-def test_samples_wait_in_order_until_they_are_taken():
-    waiting = Waiting(3)
-    assert len(waiting) == 0 and not waiting.full
+def waiting_room(size):
+    """Return samples that wait, and a list of all that was learned of them."""
+    learned = []
+    return Waiting(size, lambda x, y: learned.append((x, y))), learned
+
+
+def test_samples_wait_in_order_until_there_are_enough_and_are_learned_at_once():
+    waiting, learned = waiting_room(3)
     waiting.append(torch.full((1, 1, 2, 2), 7).byte(), ids(4))
-    waiting.append(torch.arange(8).view(2, 1, 2, 2).byte(), ids(5, 4))
-    assert len(waiting) == 3 and waiting.full
-    x, y = waiting.take()
+    waiting.append(torch.arange(4).view(1, 1, 2, 2).byte(), ids(5))
+    assert len(waiting) == 2 and not learned
+    waiting.append(torch.arange(4, 8).view(1, 1, 2, 2).byte(), ids(4))
+    ((x, y),) = learned
     assert x.shape == (3, 1, 2, 2) and x.dtype == torch.uint8 and y.dtype == torch.int64
     assert x.flatten().tolist() == [7] * 4 + list(range(8)) and y.tolist() == [4, 5, 4]
-    assert len(waiting) == 0 and not waiting.full
+    assert len(waiting) == 0
+
+
+def test_what_still_waits_is_learned_when_asked_for_and_nothing_is_learned_twice():
+    waiting, learned = waiting_room(3)
+    waiting.flush()
+    assert not learned
     waiting.append(torch.zeros(1, 1, 2, 2).byte(), ids(1))
-    assert waiting.take()[1].tolist() == [1]
+    waiting.flush()
+    waiting.flush()
+    assert [y.tolist() for _, y in learned] == [[1]] and len(waiting) == 0
 
 
 def test_the_caller_may_reuse_its_buffers_while_samples_wait():
-    waiting = Waiting(2)
-    x, y = torch.zeros(2, 1, 2, 2, dtype=torch.uint8), ids(1, 2)
+    waiting, learned = waiting_room(2)
+    x, y = torch.zeros(1, 1, 2, 2, dtype=torch.uint8), ids(1)
     waiting.append(x, y)
     x.fill_(9), y.fill_(9)
-    kept = waiting.take()
-    assert not kept[0].any()
-    assert kept[1].tolist() == [1, 2]
+    waiting.append(x, y)
+    ((kept, numbers),) = learned
+    assert not kept[0].any() and kept[1].all()
+    assert numbers.tolist() == [1, 9]
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_waiting_samples_survive_a_restart(n):
-    old, new = Waiting(3), Waiting(3)
+    old, new = waiting_room(3), waiting_room(3)
     for i in range(n):
-        old.append(torch.full((1, 1, 2, 2), i).byte(), ids(i))
-    new.load_state_dict(old.state_dict())
-    for waiting in (old, new):
-        while not waiting.full:
+        old[0].append(torch.full((1, 1, 2, 2), i).byte(), ids(i))
+    new[0].load_state_dict(old[0].state_dict())
+    for waiting, learned in (old, new):
+        while not learned:
             waiting.append(torch.full((1, 1, 2, 2), 8).byte(), ids(8))
-    for a, b in zip(old.take(), new.take(), strict=True):
+    for a, b in zip(old[1][0], new[1][0], strict=True):
         assert torch.equal(a, b)
 
 
-def test_taking_from_one_leaves_what_waits_elsewhere():
-    old, new = Waiting(2), Waiting(2)
+def test_learning_from_one_leaves_what_waits_elsewhere():
+    (old, _), (new, _) = waiting_room(2), waiting_room(2)
     old.append(raw(1), ids(3))
     new.load_state_dict(old.state_dict())
-    new.take()
+    new.flush()
     assert len(old) == 1 and len(new) == 0
 
 

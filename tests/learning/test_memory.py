@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earl.errors import InvalidSetting
-from earl.learning.memory import Memory, draw_distinct
+from earl.learning.memory import Memory, draw_distinct, with_replay
 from earl.learning.policies import POLICIES, class_reservoir, gdumb, greedy_balanced, reservoir
 
 LABELS = st.lists(st.integers(0, 5), max_size=60)
@@ -442,6 +442,17 @@ def test_a_sample_of_no_rows_is_empty():
     memory = filled([0, 1, 0, 2], 10, reservoir)
     y, t = memory.sample(0, "y", "t", generator=generator())
     assert y.shape == t.shape == (0,)
+
+
+def test_replay_fills_a_batch_up_with_samples_of_the_memory():
+    memory, labels = Memory(5, reservoir), torch.tensor([0, 1, 2, 0, 1])
+    memory.add(generator(), x=torch.arange(5)[:, None], y=labels)
+    X, Y = torch.tensor([[8], [9]]), torch.tensor([3, 4])
+    x, y = with_replay(X, Y, memory, 6, generator(3))
+    X_m, Y_m = memory.sample(4, "x", "y", generator=generator(3))
+    assert torch.equal(x, torch.cat((X, X_m))) and torch.equal(y, torch.cat((Y, Y_m)))
+    x, y = with_replay(X, Y, Memory(5, reservoir), 6, generator(3))
+    assert torch.equal(x, X) and torch.equal(y, Y)  # there is nothing to replay yet
 
 
 def test_drawing_changes_nothing():

@@ -6,6 +6,7 @@ for a figure; they keep few samples of few classes, for every list becomes part 
 """
 
 import math
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -16,7 +17,8 @@ from earl.data.dataset import Images, batches
 from earl.errors import EarlError
 from earl.evaluation.history import Reading
 from earl.evaluation.loop import Scene
-from earl.methods.earl.earl import EARL
+from earl.learning import Learner, ask
+from earl.nn import Classifier
 from earl.nn.collapse import nc1, nc2, nc3
 
 MOST_PER_CLASS = 100  # test images per class that a probe looks at
@@ -30,10 +32,34 @@ LONGEST = 10_000  # samples after a class's arrival for which lists are kept
 
 @runtime_checkable
 class Embeds(Protocol):
-    """A learner whose features and class vectors can be looked at."""
+    """A learner that says what its features (B, d) and the vectors of its classes (n, d) are."""
 
     def features(self, x: Tensor) -> Tensor: ...
     def vectors(self) -> Tensor: ...
+
+
+@runtime_checkable
+class Corrects(Protocol):
+    """A learner that moves its features (B, d) before it compares them with the vectors."""
+
+    def corrected(self, f_hat: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class OfClassifier:
+    """The features and vectors of a learner that answers with one `Classifier`.
+
+    They are the features of its backbone and the rows of its head for the seen classes.
+    """
+
+    learner: Learner
+    network: Classifier
+
+    def features(self, x: Tensor) -> Tensor:
+        return ask(self.network.backbone, self.learner.setting, x)
+
+    def vectors(self) -> Tensor:
+        return self.network.head.weight[: len(self.learner.classes)].detach()
 
 
 def collapse(scene: Scene) -> dict[str, Reading]:
@@ -135,11 +161,20 @@ def rotations(scene: Scene) -> dict[str, Reading]:
 
 
 def embedding(scene: Scene, probe: str) -> Embeds:
-    """Return the learner if its features can be looked at."""
-    if not isinstance(scene.learner, Embeds):
+    """Return what gives the features and vectors of the learner; EarlError if it has none."""
+    found = embedding_of(scene.learner)
+    if found is None:
         name = type(scene.learner).__name__
         raise EarlError(f"{name} has no features and class vectors: leave out --probe {probe}")
-    return scene.learner
+    return found
+
+
+def embedding_of(learner: Learner) -> Embeds | None:
+    """Return the learner itself if it is such, or what its `network`, a Classifier, gives."""
+    if isinstance(learner, Embeds):
+        return learner
+    network = getattr(learner, "network", None)
+    return OfClassifier(learner, network) if isinstance(network, Classifier) else None
 
 
 def numbers_asked(scene: Scene) -> Tensor:
@@ -161,17 +196,14 @@ def features_of(learner: Embeds, images: Images, indices: Tensor) -> Tensor:
 def class_cosines(scene: Scene, indices: Tensor) -> Tensor:
     """Return the cosines of test images with the vectors of all seen classes, (n, classes).
 
-    Of EARL's feature where it corrects, after the correction, which leaves no unit vector: its
-    scores are inner products.
+    A learner that corrects its features compares them afterwards, and so does this function.
     """
-    if isinstance(scene.learner, EARL):
-        f_hat = scene.learner.features(scene.test.images[indices])
-        if scene.learner.correction:
-            f_hat = F.normalize(scene.learner.corrected(f_hat), dim=1)
-        return (f_hat @ scene.learner.vectors().T).cpu()
     learner = embedding(scene, "cosines")
-    h = features_of(learner, scene.test.images, indices)
-    return F.normalize(h, dim=1) @ F.normalize(learner.vectors().float().cpu(), dim=1).T
+    h = learner.features(scene.test.images[indices])
+    if isinstance(learner, Corrects):
+        h = learner.corrected(h)
+    W = F.normalize(learner.vectors().float().cpu(), dim=1)
+    return F.normalize(h.float().cpu(), dim=1) @ W.T
 
 
 def age(scene: Scene, c: int) -> int:

@@ -2,7 +2,7 @@
 
 from earl.learning.classes import Classes
 from earl.learning.learner import UNKNOWN, Learner, Stateful
-from earl.learning.memory import Memory, Policy, draw_distinct
+from earl.learning.memory import Memory, Policy, draw_distinct, with_replay
 from earl.learning.pace import Pace, Waiting
 from earl.learning.passes import adam, ask, forward
 from earl.learning.policies import (
@@ -38,4 +38,5 @@ __all__ = [
     "gdumb",
     "greedy_balanced",
     "reservoir",
+    "with_replay",
 ]

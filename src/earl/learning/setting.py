@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Generator, Tensor
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning.inputs import check_images, check_labels
 from earl.nn.onednn import require_bfloat16
 from earl.nn.precision import takes_bfloat16_on_cpu
@@ -33,11 +33,12 @@ class Setting:
 
     def __post_init__(self) -> None:
         for name in ("memory_size", "batch_size"):
-            if getattr(self, name) < 1:
-                raise InvalidSetting(f"{name} = {getattr(self, name)} must be at least 1")
+            require(getattr(self, name) >= 1, f"{name} = {getattr(self, name)} must be at least 1")
         for name in ("iterations", "lr"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InvalidSetting(f"{name} = {getattr(self, name)} must be positive and finite")
+            require(
+                0 < getattr(self, name) < float("inf"),
+                f"{name} = {getattr(self, name)} must be positive and finite",
+            )
         if takes_bfloat16_on_cpu(self.precision, self.device):
             require_bfloat16()
 

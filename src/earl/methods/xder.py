@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning import (
     Classes,
     Learner,
@@ -82,7 +82,7 @@ class XDER(Learner):
         self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
         self.optimizer = adam(self.network.parameters(), setting.lr)
         self.memory = Memory(setting.memory_size, reservoir)
-        self.waiting = Waiting(max(1, setting.batch_size // 3))
+        self.waiting = Waiting(max(1, setting.batch_size // 3), self._learn_block)
         self.classes, self.heads = Classes(), Heads()
         self.work = Work(self.passes)
         self.pace = Pace(setting, self.work)
@@ -97,13 +97,6 @@ class XDER(Learner):
             draw = self.randomness.at(n, "head")
             self.network.head.grow(n + self.future, self.optimizer, draw)
             self.waiting.append(x_i, y_i)
-            if self.waiting.full:
-                self._learn_block()
-
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
 
     def end_task(self) -> None:
         """Bring the stored logits of past classes up to date; present classes become past."""
@@ -117,8 +110,7 @@ class XDER(Learner):
             self.memory.update(every, replays=torch.zeros_like(every))
         self.heads.close(len(self.classes))
 
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
         width = self.memory.widen("logits", len(self.classes) + self.future)
         z = None
         for _ in self.pace.owed(len(Y)):
@@ -207,42 +199,20 @@ class XDER(Learner):
     def _look(self, X: Tensor) -> Tensor:
         """Return the logits of seen and future classes as the network answers now, (b, n + f)."""
         self.work.count(forwards=len(X))
-        with torch.inference_mode():
-            z: Tensor = self.network.head(self.features(X)).cpu()
-            return z[:, : len(self.classes) + self.future]
+        return ask(self.network, self.setting, X)[:, : len(self.classes) + self.future].cpu()
 
     def scores(self, x: Tensor) -> Tensor:
         return ask(self.network, self.setting, x)[:, : len(self.classes)]
 
-    def features(self, x: Tensor) -> Tensor:
-        """Return the backbone's features, (B, size)."""
-        return ask(self.network.backbone, self.setting, x)
-
-    def vectors(self) -> Tensor:
-        """Return the rows of the classifier for the seen classes, (n, size)."""
-        return self.network.head.weight[: len(self.classes)].detach()
-
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.network,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "heads": self.heads,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return self.named_parts(
+            "network", "optimizer", "memory", "waiting", "classes", "heads", "pace", "work"
+        )
 
 
 def mean_positive(gap: Tensor) -> Tensor:
     """Return the mean of the positive values of gap (k,); 0 if there are none."""
     return gap.relu().sum() / (gap > 0).sum().clamp(min=1)
-
-
-def require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InvalidSetting(message)
 
 
 class Heads:

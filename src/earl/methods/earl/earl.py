@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting, UnknownName, suggest
+from earl.errors import require, require_one_of
 from earl.learning import (
     POLICIES,
     Classes,
@@ -80,11 +80,11 @@ class EARL(Learner):
         require(lam >= 0, f"lam = {lam} must not be negative")
         require(pairs_per_class >= 1, f"pairs_per_class = {pairs_per_class} must be at least 1")
         require(hidden >= 0, f"hidden = {hidden} must not be negative (0: no hidden layers)")
-        one_of("preparatory_count", preparatory_count, ("inside", "on-top"))
-        one_of("negative", negative, tuple(NEGATIVES))
-        one_of("classifier", classifier, ("fixed", "learnable"))
-        one_of("residual_source", residual_source, ("train", "refresh"))
-        one_of("policy", policy, tuple(POLICIES))
+        require_one_of("preparatory_count", preparatory_count, ("inside", "on-top"))
+        require_one_of("negative", negative, NEGATIVES)
+        require_one_of("classifier", classifier, ("fixed", "learnable"))
+        require_one_of("residual_source", residual_source, ("train", "refresh"))
+        require_one_of("policy", policy, POLICIES)
         self.setting = setting
         self.k, self.tau, self.lam = k, tau, lam
         self.correction, self.refresh = correction, residual_source == "refresh"
@@ -181,17 +181,16 @@ class EARL(Learner):
 
         A corrected feature is no unit vector; of one image the order is that of the cosines.
         """
-        f_hat = self.features(x)
-        if self.correction:
-            f_hat = self.corrected(f_hat)
-        return f_hat @ self.vectors().T
+        return self.corrected(self.features(x)) @ self.vectors().T
 
     def features(self, x: Tensor) -> Tensor:
         """Return f_hat(x) before correction, (B, d)."""
         return F.normalize(ask(self.f, self.setting, x), dim=1)
 
     def corrected(self, f_hat: Tensor) -> Tensor:
-        """Return features (B, d) moved by the residuals of their nearest stored ones."""
+        """Return features (B, d) moved by the residuals of their nearest stored ones, if at all."""
+        if not self.correction:
+            return f_hat
         h_hat, y = self._pairs()
         return correct(f_hat, h_hat, y, self.vectors(), k=self.k, tau=self.tau)
 
@@ -239,15 +238,8 @@ class EARL(Learner):
         self._refreshed = None  # it belongs to the state that was
 
     def parts(self) -> Mapping[str, Stateful]:
-        parts: dict[str, Stateful] = {
-            "network": self.f,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "residuals": self.residuals,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        names = ("optimizer", "memory", "residuals", "classes", "pace", "work")
+        parts: dict[str, Stateful] = {"network": self.f, **self.named_parts(*names)}
         if self.prepare is not None:
             parts["prepare"] = self.prepare
         if self.learned is not None:
@@ -259,13 +251,3 @@ vanilla_etf = partial(EARL, preparatory=False, correction=False)
 earl_no_rc = partial(EARL, correction=False)
 earl_no_pdt = partial(EARL, preparatory=False)
 earl_learnable = partial(EARL, classifier="learnable")
-
-
-def require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InvalidSetting(message)
-
-
-def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise UnknownName(f"{name} = {value!r} does not exist; {suggest(value, known)}")

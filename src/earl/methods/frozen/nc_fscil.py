@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting, UnknownName, suggest
+from earl.errors import require, require_one_of
 from earl.learning import (
     Classes,
     Learner,
@@ -23,16 +23,9 @@ from earl.learning import (
     draw_distinct,
     forward,
     greedy_balanced,
+    with_replay,
 )
-from earl.methods.frozen.front import (
-    Block,
-    Divided,
-    encode_stored,
-    fit_quantizer,
-    length_of_base,
-    passes,
-    room_for_codes,
-)
+from earl.methods.frozen.front import Divided, Encoder, length_of_base
 from earl.methods.frozen.quantizer import ProductQuantizer
 from earl.nn import (
     Frame,
@@ -67,11 +60,8 @@ class NCFSCIL(Learner):
         dimensions: int = 0,
         augment_stream: bool = False,
     ) -> None:
-        if replay not in ("pq", "class_mean"):
-            known = ("pq", "class_mean")
-            raise UnknownName(f"replay = {replay!r} does not exist; {suggest(replay, known)}")
-        if dimensions < 0:
-            raise InvalidSetting(f"dimensions = {dimensions} must be positive, or 0 for automatic")
+        require_one_of("replay", replay, ("pq", "class_mean"))
+        require(dimensions >= 0, f"dimensions = {dimensions} must be positive, or 0 for automatic")
         self.setting = setting
         self.base = length_of_base(base, setting)
         self.augment_stream = augment_stream
@@ -87,9 +77,10 @@ class NCFSCIL(Learner):
         p = build(lambda: Projection(size, d, 2 * size), self.randomness.at(0, "projection"))
         self.f = nn.Sequential(self.divided, p).to(setting.device)  # f = p after g
         self.plastic = nn.Sequential(self.divided.rest, p)
-        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.waiting = Waiting(max(1, setting.batch_size // 2), self._learn_block)
         self.classes = Classes(capacity=etf.K)
         self.work = Work(self.passes)
+        self.encoder = Encoder(self.divided, setting, self.work)
         self.pace = Pace(setting, self.work)
         self._enter(frozen=False)
 
@@ -100,7 +91,7 @@ class NCFSCIL(Learner):
         if frozen and self.divided.quantizer is None:
             self.memory = ClassMeans()
         elif frozen:
-            self.memory = Memory(room_for_codes(self.divided, self.setting), greedy_balanced)
+            self.memory = Memory(self.encoder.room_for_codes(), greedy_balanced)
         else:
             self.memory = Memory(self.setting.memory_size, greedy_balanced)
         learning = self.plastic if frozen else self.f
@@ -110,20 +101,13 @@ class NCFSCIL(Learner):
         """Collect half a batch of new samples, train on them with as many old ones, keep them."""
         self.check(x, y)
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            last = self.pace.samples + len(self.waiting) + 1 == self.base
             self.waiting.append(x_i, self.classes.index(y_i))
-            last = self.pace.samples + len(self.waiting) == self.base
-            if self.waiting.full or last:
-                self._learn_block()
             if last:
+                self.waiting.flush()
                 self._switch()
 
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
-
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
         if self.divided.frozen:
             self._learn_maps(X, Y)
             return
@@ -132,7 +116,7 @@ class NCFSCIL(Learner):
         self._keep(X, Y)
 
     def _learn_maps(self, X: Tensor, Y: Tensor) -> None:
-        block = Block(self.divided, X, self.setting, self.work, augmented=self.augment_stream)
+        block = self.encoder.block(X, augmented=self.augment_stream)
         for _ in self.pace.owed(len(Y)):
             self._update(block.look(self.randomness.at(self.work.updates, "augment")), Y)
         self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
@@ -148,18 +132,15 @@ class NCFSCIL(Learner):
         self._enter(frozen=True)
         if self.divided.quantizer is not None:
             draw = self.randomness.at(0, "codebooks")
-            fit_quantizer(self.divided, images, self.setting, self.work, draw)
-        for X, Y in encode_stored(self.divided, images, self.setting, self.work):
+            self.encoder.fit_quantizer(images, draw)
+        for X, Y in self.encoder.encode_stored(images):
             self._keep(X, Y)
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
         """Train on new images or on what was kept of them, and on as much from the memory."""
         t = self.work.updates
-        if len(self.memory):
-            rest = self.setting.batch_size - len(Y)
-            draw = self.randomness.at(t, "draw")
-            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
-            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        draw = self.randomness.at(t, "draw")
+        X, Y = with_replay(X, Y, self.memory, self.setting.batch_size, draw)
         X = X.to(self.setting.device)
         if self.divided.frozen:
             self._step(forward(self.plastic, self.setting, self.divided.decode(X)), Y)
@@ -188,7 +169,7 @@ class NCFSCIL(Learner):
         return self.frame.front(len(self.classes))
 
     def passes(self) -> Mapping[str, Pass]:
-        return passes(self.f, self.divided, self.plastic, self.setting)
+        return self.encoder.passes(self.f, self.plastic)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if set(state) == set(self.parts()):
@@ -201,15 +182,8 @@ class NCFSCIL(Learner):
         return self.divided.shape_kept if frozen else super().shape_kept(state)
 
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.f,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        names = ("optimizer", "memory", "waiting", "classes", "pace", "work")
+        return {"network": self.f, **self.named_parts(*names)}
 
 
 class ClassMeans:

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning import (
     Classes,
     Learner,
@@ -24,16 +24,9 @@ from earl.learning import (
     ask,
     forward,
     greedy_balanced,
+    with_replay,
 )
-from earl.methods.frozen.front import (
-    Block,
-    Divided,
-    encode_stored,
-    fit_quantizer,
-    length_of_base,
-    passes,
-    room_for_codes,
-)
+from earl.methods.frozen.front import Divided, Encoder, length_of_base
 from earl.methods.frozen.quantizer import ProductQuantizer
 from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
@@ -59,8 +52,7 @@ class REMIND(Learner):
         mixup: float = 0.0,
         augment_stream: bool = False,
     ) -> None:
-        if not 0 <= mixup < math.inf:
-            raise InvalidSetting(f"mixup = {mixup} must be 0, for none, or a positive number")
+        require(0 <= mixup < math.inf, f"mixup = {mixup} must be 0, for none, or a positive number")
         self.setting = setting
         self.base = length_of_base(base, setting)
         self.crops, self.mixup, self.augment_stream = crops, mixup, augment_stream
@@ -72,16 +64,17 @@ class REMIND(Learner):
         network = Classifier(self.divided, size, self.randomness.at(0, "head"))
         self.network = network.to(setting.device)
         self.plastic = nn.Sequential(self.divided.rest, self.network.head)
-        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.waiting = Waiting(max(1, setting.batch_size // 2), self._learn_block)
         self.classes = Classes()
         self.work = Work(self.passes)
+        self.encoder = Encoder(self.divided, setting, self.work)
         self.pace = Pace(setting, self.work)
         self._enter(frozen=False)
 
     def _enter(self, frozen: bool) -> None:
         """Begin a phase: with an empty memory and an optimiser for what learns in it."""
         self.divided.freeze(frozen)
-        room = room_for_codes(self.divided, self.setting) if frozen else self.setting.memory_size
+        room = self.encoder.room_for_codes() if frozen else self.setting.memory_size
         self.memory = Memory(room, greedy_balanced)
         learning = self.plastic if frozen else self.network
         self.optimizer = adam(learning.parameters(), self.setting.lr)
@@ -93,20 +86,13 @@ class REMIND(Learner):
             y_i = self.classes.index(y_i)
             n = len(self.classes)
             self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
+            last = self.pace.samples + len(self.waiting) + 1 == self.base
             self.waiting.append(x_i, y_i)
-            last = self.pace.samples + len(self.waiting) == self.base
-            if self.waiting.full or last:
-                self._learn_block()
             if last:
+                self.waiting.flush()
                 self._switch()
 
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
-
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
         if self.divided.frozen:
             self._learn_codes(X, Y)
             return
@@ -115,7 +101,7 @@ class REMIND(Learner):
         self._keep(X, Y)
 
     def _learn_codes(self, X: Tensor, Y: Tensor) -> None:
-        block = Block(self.divided, X, self.setting, self.work, augmented=self.augment_stream)
+        block = self.encoder.block(X, augmented=self.augment_stream)
         for _ in self.pace.owed(len(Y)):
             self._update_plastic(block.look(self.randomness.at(self.work.updates, "augment")), Y)
         self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
@@ -129,18 +115,15 @@ class REMIND(Learner):
         images = self.memory
         self._enter(frozen=True)
         draw = self.randomness.at(0, "codebooks")
-        fit_quantizer(self.divided, images, self.setting, self.work, draw)
-        for X, Y in encode_stored(self.divided, images, self.setting, self.work):
+        self.encoder.fit_quantizer(images, draw)
+        for X, Y in self.encoder.encode_stored(images):
             self._keep(X, Y)
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
         """Train the whole network, as ER does."""
         t = self.work.updates
-        if len(self.memory):
-            rest = self.setting.batch_size - len(Y)
-            draw = self.randomness.at(t, "draw")
-            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
-            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        draw = self.randomness.at(t, "draw")
+        X, Y = with_replay(X, Y, self.memory, self.setting.batch_size, draw)
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         self._step(forward(self.network, self.setting, X), Y)
         self.work.add(images=len(Y))
@@ -182,7 +165,7 @@ class REMIND(Learner):
         return self.network.head.weight[: len(self.classes)].detach()
 
     def passes(self) -> Mapping[str, Pass]:
-        return passes(self.network, self.divided, self.plastic, self.setting)
+        return self.encoder.passes(self.network, self.plastic)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if set(state) == set(self.parts()):
@@ -195,15 +178,9 @@ class REMIND(Learner):
         return self.divided.shape_kept if frozen else super().shape_kept(state)
 
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.network,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return self.named_parts(
+            "network", "optimizer", "memory", "waiting", "classes", "pace", "work"
+        )
 
 
 def crop_maps(maps: Tensor, generator: Generator) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning import (
     Classes,
     Learner,
@@ -192,20 +192,9 @@ class ODDL(Learner):
         super().load_state_dict(state)
 
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            **self.mixture.parts(),
-            "memory": self.memory,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return {**self.mixture.parts(), **self.named_parts("memory", "classes", "pace", "work")}
 
 
 def total_variation(p: Tensor, q: Tensor) -> Tensor:
     """Return ½ Σ |p - q| of each row, from 0 to 1; p, q (B, n) hold distributions, result (B,)."""
     return (p - q).abs().sum(dim=1) / 2
-
-
-def require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InvalidSetting(message)
