@@ -13,7 +13,7 @@ from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
 from earl.learning.learner import Learner
 from earl.learning.setting import Setting
-from earl.methods.memo import MEMO, align_rows, aux_labels
+from earl.methods.memo import MEMO, aux_labels
 from earl.nn.augment import View
 from earl.nn.build import build
 from earl.nn.modes import train_forward
@@ -295,23 +295,6 @@ def test_an_earlier_state_loads_into_a_learner_that_has_grown(memo: Memo, datase
     for one in (learner, other):
         three_tasks(one, dataset)
     assert digest(other.state_dict()) == digest(learner.state_dict())
-
-
-def test_alignment_gives_new_rows_the_mean_norm_of_old_ones(memo: Memo, dataset: Dataset) -> None:
-    weight = torch.tensor([[3.0, 4], [0, 1], [2, 0], [0, 6], [9, 9]])
-    align_rows(weight, 2, 4)
-    torch.testing.assert_close(weight.norm(dim=1)[:4], torch.tensor([5, 1, 1.5, 4.5]))
-    assert weight[4].tolist() == [9, 9]
-
-    aligned = memo(align=True)
-    teach(aligned, dataset, (0, 1), 12)  # whole blocks: nothing waits to be learned
-    before = aligned.network.head.weight.detach().clone()
-    aligned.end_task()  # the first task has nothing to be aligned with
-    assert torch.equal(aligned.network.head.weight[:, :16], before)
-    teach(aligned, dataset, (2,), 13)
-    aligned.end_task()
-    norms = aligned.vectors().norm(dim=1)
-    torch.testing.assert_close(norms[2:].mean(), norms[:2].mean())
 
 
 def test_only_the_package_s_resnet_can_be_split(memo: Memo) -> None:

@@ -66,30 +66,6 @@ def test_vectors_sum_to_zero_and_the_frame_is_tight(d):
     close(W.T @ W, (d + 1) / d * torch.eye(d, dtype=torch.float64), atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_scores_equal_the_product_with_every_vector(d):
-    etf = SimplexETF(d, 3)
-    f = random(5, d)
-    close(etf.scores(f), f @ whole(etf).T, atol=1e-12, rtol=1e-12)
-
-
-@pytest.mark.parametrize("d", [1, 7, 64, 300])
-def test_the_gradient_of_a_score_is_its_vector(d):
-    etf = SimplexETF(d, 0)
-    f = random(1, d).requires_grad_()
-    j = d // 2
-    (gradient,) = torch.autograd.grad(etf.scores(f)[0, j], f)
-    close(gradient, etf.vectors(torch.tensor([j])), atol=1e-12, rtol=0)
-
-
-def test_scores_in_single_precision_are_right_at_4096_dimensions():
-    etf = SimplexETF(4096, 0)
-    f = F.normalize(random(3, 4096), dim=1)
-    some = torch.tensor([0, 1, 77, 2048, 4095, 4096])
-    expected = f @ etf.vectors(some).T
-    close(etf.scores(f.float())[:, some].double(), expected, atol=1e-6, rtol=0)
-
-
 def test_single_precision_vectors_are_equiangular_at_4096_dimensions():
     some = torch.tensor([0, 1, 2, 63, 2047, 2048, 4000, 4096])
     W = SimplexETF(4096, 0).vectors(some).float()
@@ -163,8 +139,6 @@ def test_growth_from_5_to_11_vectors_is_exact():
     new = old.grow(6)
     assert (old.K, new.K, new.d) == (5, 11, 10)
     close(whole(new) @ whole(new).T, simplex_gram(11), atol=1e-12, rtol=0)
-    f = random(3, 10)
-    close(new.scores(f), f @ whole(new).T, atol=1e-12, rtol=0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -273,12 +247,6 @@ def test_a_frame_asked_for_all_its_rows_at_once_makes_no_larger_tensor():
         frame.front(50)
         frame.back(torch.arange(d, d - 150, -1))
     assert largest.numel <= 150 * d
-
-
-def test_all_scores_need_no_tensor_larger_than_a_row_of_scores():
-    with Largest() as largest:
-        SimplexETF(4096, 0).scores(torch.ones(2, 4096))
-    assert largest.numel <= 2 * 4097
 
 
 def test_more_classes_than_vectors_are_an_error():

@@ -44,12 +44,11 @@ class MEMO(Learner):
         *,
         aux_weight: float = 1.0,
         max_extractors: int = 10,
-        align: bool = False,
     ) -> None:
         require(aux_weight >= 0, f"aux_weight = {aux_weight} must not be negative")
         require(max_extractors >= 1, f"max_extractors = {max_extractors} must be at least 1")
         self.setting = setting
-        self.aux_weight, self.max_extractors, self.align = aux_weight, max_extractors, align
+        self.aux_weight, self.max_extractors = aux_weight, max_extractors
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
         head = build(lambda: GrowingLinear(size), self.randomness.at(0, "head"))
@@ -107,11 +106,9 @@ class MEMO(Learner):
         newest one goes on itself, and only the auxiliary head is new.
         """
         self.finish()
-        n, n_prev = len(self.classes), self.tasks.n_prev
-        if n == n_prev:
+        n = len(self.classes)
+        if n == self.tasks.n_prev:
             return
-        if self.align and n_prev:
-            align_rows(self.network.head.weight, n_prev, n)
         self.tasks.n_prev = n
         self._expand(n)
 
@@ -177,13 +174,6 @@ class Tasks:
 def aux_labels(y: Tensor, n_prev: int) -> Tensor:
     """Return 0 for the classes of earlier tasks, then 1, 2, ... for those of the newest; (B,)."""
     return (y - n_prev + 1).clamp(min=0)
-
-
-def align_rows(weight: Tensor, n_prev: int, n: int) -> None:
-    """Scale the rows of the newest classes until their mean norm is that of the older ones."""
-    with torch.no_grad():
-        norms = weight[:n].norm(dim=1)
-        weight[n_prev:n] *= norms[:n_prev].mean() / norms[n_prev:].mean()
 
 
 class Extractors(nn.Module):

@@ -34,6 +34,8 @@ from earl.nn import (
 )
 from earl.randomness import Randomness
 
+VIEWS = 2  # strong views of an image that are contrasted, as in the authors' code
+CONTRASTED = 64  # images of a batch, at most, whose views are contrasted
 AT_ONCE = 250  # memory images that are looked at together when a task ends
 
 
@@ -44,6 +46,8 @@ class XDER(Learner):
     TPAMI 2022. Past, present and future are the classes first seen before the last announced
     boundary, those first seen since, and `future` spare rows of the classifier.
     """
+
+    own_views = VIEWS
 
     def __init__(
         self,
@@ -57,8 +61,6 @@ class XDER(Learner):
         eta: float = 0.01,
         mu: float = 0.2,
         temperature: float = 5.0,
-        views: int = 2,
-        contrasted: int = 64,
         future: int = 10,
         smallest_crop: float = 0.2,
         mirror: bool = True,
@@ -69,14 +71,11 @@ class XDER(Learner):
         for name, value in {"gamma": gamma, "smallest_crop": smallest_crop}.items():
             require(0 < value <= 1, f"{name} = {value} must be above 0 and at most 1")
         require(temperature > 0, f"temperature = {temperature} must be positive")
-        require(views >= 2, f"views = {views} must be at least 2, or an image has no counterpart")
-        require(contrasted >= 1, f"contrasted = {contrasted} must be at least 1 image")
         require(future >= 1, f"future = {future} must be at least 1 row")
         self.setting, self.rivals = setting, rivals
         self.alpha, self.beta, self.gamma, self.lam, self.eta = alpha, beta, gamma, lam, eta
-        self.mu, self.temperature, self.views, self.future = mu, temperature, views, future
-        self.contrasted, self.smallest_crop, self.mirror = contrasted, smallest_crop, mirror
-        self.own_views = views  # strong ones, for the contrast
+        self.mu, self.temperature, self.future = mu, temperature, future
+        self.smallest_crop, self.mirror = smallest_crop, mirror
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
         self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
@@ -138,14 +137,14 @@ class XDER(Learner):
         )
         z = z[:, : len(self.classes) + self.future]  # past, present, future
         loss = self._der_loss(z, Y, stored[:, : z.shape[1]].to(z.device), w)
-        loss = loss + self.lam * self._contrast(X[: self.contrasted], Y[: self.contrasted], t)
+        loss = loss + self.lam * self._contrast(X[:CONTRASTED], Y[:CONTRASTED], t)
         loss = loss + self.eta * self._margins(z, Y, w)
         differentiate(loss, self.optimizer)
         self.optimizer.step()
         z = z.detach().cpu()
         if len(rows):
             self._replayed(rows, z[w:], self.randomness.at(t, "transplant"))
-        self.work.add(images=len(Y) + self.views * min(len(Y), self.contrasted))
+        self.work.add(images=len(Y) + VIEWS * min(len(Y), CONTRASTED))
         return z[:w]
 
     def _der_loss(self, z: Tensor, Y: Tensor, stored: Tensor, w: int) -> Tensor:
@@ -161,13 +160,13 @@ class XDER(Learner):
     def _contrast(self, X: Tensor, Y: Tensor, t: int) -> Tensor:
         """Supervised contrast of future logits: a mean over images and their views."""
         generator = self.randomness.at(t, "contrast")
-        X_v = X.repeat(self.views, 1, 1, 1)
+        X_v = X.repeat(VIEWS, 1, 1, 1)
         X_v = contrast_augment(X_v, generator, smallest=self.smallest_crop, mirror=self.mirror)
         n = len(self.classes)
         with untracked(self.network):  # answers concern images that look like the others
             z = forward(self.network, self.setting, self.setting.view(X_v))[:, n : n + self.future]
         f_hat = F.normalize(z, dim=1)
-        return supervised_contrastive(f_hat, Y.repeat(self.views), self.temperature).mean()
+        return supervised_contrastive(f_hat, Y.repeat(VIEWS), self.temperature).mean()
 
     def _margins(self, z: Tensor, Y: Tensor, w: int) -> Tensor:
         """By how much future logits, and past probabilities of new samples, come too close."""
