@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from earl.data.dataset import Images, batches
 from earl.errors import EarlError
 from earl.evaluation.history import Reading
-from earl.evaluation.loop import Scene
+from earl.evaluation.loop import ProbeInput
 from earl.learning import Learner, ask
 from earl.nn import Classifier
 from earl.nn.collapse import nc1, nc2, nc3
@@ -62,63 +62,63 @@ class OfClassifier:
         return self.network.head.weight[: len(self.learner.classes)].detach()
 
 
-def collapse(scene: Scene) -> dict[str, Reading]:
+def collapse(given: ProbeInput) -> dict[str, Reading]:
     """Return NC1, NC2 and NC3 on test samples of the seen classes, where they are defined."""
-    learner, numbers = embedding(scene, "collapse"), numbers_asked(scene)
+    learner, numbers = embedding(given, "collapse"), numbers_asked(given)
     held = numbers.unique()
     if len(held) < 2:
         return {}  # one class has no geometry
     keep = torch.cat([first_of(c, numbers, MOST_PER_CLASS) for c in held.tolist()])
-    h = features_of(learner, scene.test.images, scene.asked[keep])
+    h = features_of(learner, given.test.images, given.asked[keep])
     labels, W = torch.searchsorted(held, numbers[keep]), learner.vectors().cpu()[held]
     found = {"NC1": nc1(h, labels), "NC2": nc2(h, labels), "NC3": nc3(h, labels, W)}
     return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
-def training_error(scene: Scene) -> dict[str, Reading]:
+def training_error(given: ProbeInput) -> dict[str, Reading]:
     """Return the share of wrong answers on the first 200 images of each class that arrived.
 
     The images are seen as in a test: raw, without augmentation, by the learner as it is now.
     """
-    labels = scene.train.labels[scene.seen]
+    labels = given.train.labels[given.seen]
     keep = torch.cat([first_of(c, labels, MOST_TRAINING) for c in labels.unique().tolist()])
-    parts = scene.seen[keep].split(500)
-    answers = [scene.learner.predict(x) for x in batches(scene.train.images, parts)]
+    parts = given.seen[keep].split(500)
+    answers = [given.learner.predict(x) for x in batches(given.train.images, parts)]
     wrong = torch.cat(answers) != labels[keep]
     return {"training_error": digits(float(wrong.double().mean()))}
 
 
-def bias(scene: Scene) -> dict[str, Reading]:
+def bias(given: ProbeInput) -> dict[str, Reading]:
     """Return how near the features of the newest class are to the vectors of older ones.
 
     It is the mean over test samples of the newest class of max over old classes c of the cosine of
     f(x), before any correction, with w_c.
     """
-    learner, newest = embedding(scene, "bias"), len(scene.learner.classes) - 1
-    shown = scene.asked[first_of(newest, numbers_asked(scene), MOST_PER_CLASS)]
+    learner, newest = embedding(given, "bias"), len(given.learner.classes) - 1
+    shown = given.asked[first_of(newest, numbers_asked(given), MOST_PER_CLASS)]
     if newest < 1 or not len(shown):
         return {}  # there is no older class, or no test image of this one
-    f_hat = F.normalize(features_of(learner, scene.test.images, shown), dim=1)
+    f_hat = F.normalize(features_of(learner, given.test.images, shown), dim=1)
     W = F.normalize(learner.vectors().cpu(), dim=1)
     nearest = (f_hat @ W[:newest].T).amax(dim=1)
     return {"bias": digits(float(nearest.mean()))}
 
 
-def cosines(scene: Scene) -> dict[str, Reading]:
+def cosines(given: ProbeInput) -> dict[str, Reading]:
     """Return the cosines of single test samples with the vectors of all seen classes.
 
     Kept are those of the first class and, of the first ten, the newest one, until 10 000 samples
     after its arrival: `cosines` (classes, samples, seen classes), with the `cosine_classes` and
     their `cosine_ages`, the samples that have arrived since their first.
     """
-    embedding(scene, "cosines")
-    numbers = numbers_asked(scene)
+    embedding(given, "cosines")
+    numbers = numbers_asked(given)
     kept: list[list[list[float]]] = []
     classes, ages = [], []
-    for c in sorted({0, len(scene.learner.classes) - 1}):
-        shown, since = first_of(c, numbers, MOST_SHOWN), age(scene, c)
+    for c in sorted({0, len(given.learner.classes) - 1}):
+        shown, since = first_of(c, numbers, MOST_SHOWN), age(given, c)
         if len(shown) and c < MOST_CLASSES and since <= LONGEST:
-            kept.append(rows(class_cosines(scene, scene.asked[shown])))
+            kept.append(rows(class_cosines(given, given.asked[shown])))
             classes.append(c)
             ages.append(since)
     if not kept:
@@ -126,45 +126,45 @@ def cosines(scene: Scene) -> dict[str, Reading]:
     return {"cosines": kept, "cosine_classes": classes, "cosine_ages": ages}
 
 
-def features(scene: Scene) -> dict[str, Reading]:
+def features(given: ProbeInput) -> dict[str, Reading]:
     """Return features of test samples of the first four classes, before any correction.
 
     Centred, and reduced by principal components to at most 30 numbers each: `features` (samples,
     30), with the `feature_classes` (samples) and `feature_age`, the samples that have arrived since
     the first one of the newest of these classes. Kept until 10 000 of them.
     """
-    learner, numbers = embedding(scene, "features"), numbers_asked(scene)
+    learner, numbers = embedding(given, "features"), numbers_asked(given)
     held = [c for c in numbers.unique().tolist() if c < FIRST_CLASSES]
-    if len(held) < 2 or age(scene, held[-1]) > LONGEST:
+    if len(held) < 2 or age(given, held[-1]) > LONGEST:
         return {}
     keep = torch.cat([first_of(c, numbers, MOST_SHOWN) for c in held])
-    h = features_of(learner, scene.test.images, scene.asked[keep]).double()
+    h = features_of(learner, given.test.images, given.asked[keep]).double()
     U, S, _ = torch.linalg.svd(h - h.mean(dim=0), full_matrices=False)
     return {
         "features": rows((U * S)[:, :MOST_DIMENSIONS]),
         "feature_classes": numbers[keep].tolist(),
-        "feature_age": age(scene, held[-1]),
+        "feature_age": age(given, held[-1]),
     }
 
 
-def rotations(scene: Scene) -> dict[str, Reading]:
+def rotations(given: ProbeInput) -> dict[str, Reading]:
     """Return the accuracy on the test images as they are, and turned by 90, 180 and 270 degrees."""
     found: dict[str, Reading] = {}
-    labels, parts = scene.test.labels[scene.asked], scene.asked.split(500)
+    labels, parts = given.test.labels[given.asked], given.asked.split(500)
     for quarters in range(4):
-        turned = (x.rot90(quarters, (2, 3)) for x in batches(scene.test.images, parts))
-        answers = torch.cat([scene.learner.predict(x) for x in turned])
+        turned = (x.rot90(quarters, (2, 3)) for x in batches(given.test.images, parts))
+        answers = torch.cat([given.learner.predict(x) for x in turned])
         found[f"accuracy_turned_{90 * quarters}"] = digits(
             float((answers == labels).double().mean())
         )
     return found
 
 
-def embedding(scene: Scene, probe: str) -> Embeds:
+def embedding(given: ProbeInput, probe: str) -> Embeds:
     """Return what gives the features and vectors of the learner; EarlError if it has none."""
-    found = embedding_of(scene.learner)
+    found = embedding_of(given.learner)
     if found is None:
-        name = type(scene.learner).__name__
+        name = type(given.learner).__name__
         raise EarlError(f"{name} has no features and class vectors: leave out --probe {probe}")
     return found
 
@@ -177,9 +177,9 @@ def embedding_of(learner: Learner) -> Embeds | None:
     return OfClassifier(learner, network) if isinstance(network, Classifier) else None
 
 
-def numbers_asked(scene: Scene) -> Tensor:
+def numbers_asked(given: ProbeInput) -> Tensor:
     """Return the class numbers of the test images that are asked about, (len(asked),)."""
-    return scene.learner.classes.numbers(scene.test.labels[scene.asked])
+    return given.learner.classes.numbers(given.test.labels[given.asked])
 
 
 def first_of(c: int, classes: Tensor, most: int) -> Tensor:
@@ -193,23 +193,23 @@ def features_of(learner: Embeds, images: Images, indices: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def class_cosines(scene: Scene, indices: Tensor) -> Tensor:
+def class_cosines(given: ProbeInput, indices: Tensor) -> Tensor:
     """Return the cosines of test images with the vectors of all seen classes, (n, classes).
 
     A learner that corrects its features compares them afterwards, and so does this function.
     """
-    learner = embedding(scene, "cosines")
-    h = learner.features(scene.test.images[indices])
+    learner = embedding(given, "cosines")
+    h = learner.features(given.test.images[indices])
     if isinstance(learner, Corrects):
         h = learner.corrected(h)
     W = F.normalize(learner.vectors().float().cpu(), dim=1)
     return F.normalize(h.float().cpu(), dim=1) @ W.T
 
 
-def age(scene: Scene, c: int) -> int:
+def age(given: ProbeInput, c: int) -> int:
     """Return how many samples have arrived since the first of the c-th class."""
-    labels = scene.train.labels[scene.seen]
-    return scene.step - 1 - int((labels == scene.learner.classes.ids(torch.tensor(c))).nonzero()[0])
+    labels = given.train.labels[given.seen]
+    return given.step - 1 - int((labels == given.learner.classes.ids(torch.tensor(c))).nonzero()[0])
 
 
 def digits(value: float) -> float:
