@@ -214,17 +214,17 @@ def test_rows_of_a_frame_are_the_vectors(d):
     frame = Frame(etf)
     expected = whole(etf).float()
     for n in (0, 1, d // 2, d + 1, 1):
-        assert torch.equal(frame.front(n), expected[:n])
+        assert torch.equal(frame.class_vectors(n), expected[:n])
     for indices in (torch.tensor([d]), torch.tensor([d // 2, d, d // 2]), torch.arange(d + 1)):
-        assert torch.equal(frame.back(indices), expected[indices])
-    assert frame.back(torch.empty(0, dtype=torch.int64)).shape == (0, d)
+        assert torch.equal(frame.preparatory_vectors(indices), expected[indices])
+    assert frame.preparatory_vectors(torch.empty(0, dtype=torch.int64)).shape == (0, d)
 
 
 def test_rows_handed_out_stay_when_the_frame_extends():
     frame = Frame(SimplexETF(12, 0))
-    front, back = frame.front(2), frame.back(torch.tensor([12, 11]))
+    front, back = frame.class_vectors(2), frame.preparatory_vectors(torch.tensor([12, 11]))
     before = front.clone(), back.clone()
-    frame.front(13), frame.back(torch.arange(13))
+    frame.class_vectors(13), frame.preparatory_vectors(torch.arange(13))
     assert torch.equal(front, before[0]) and torch.equal(back, before[1])
 
 
@@ -233,8 +233,8 @@ def test_a_frame_holds_about_the_rows_in_use_and_never_a_matrix():
     frame = Frame(SimplexETF(d, 0))
     with Largest() as largest:
         for n in range(1, classes + 1):
-            frame.front(n)
-            frame.back(torch.arange(d, d - 3 * n, -1))
+            frame.class_vectors(n)
+            frame.preparatory_vectors(torch.arange(d, d - 3 * n, -1))
             assert frame.nbytes() <= 4 * d * (4 * n * 9 / 8 + 2)
     assert 4 * d * (classes + targets) <= frame.nbytes() <= 8e6
     assert largest.numel <= 9 / 8 * targets * d  # d x K would be 4097 rows
@@ -244,23 +244,23 @@ def test_a_frame_asked_for_all_its_rows_at_once_makes_no_larger_tensor():
     d = 1024
     frame = Frame(SimplexETF(d, 0))
     with Largest() as largest:
-        frame.front(50)
-        frame.back(torch.arange(d, d - 150, -1))
+        frame.class_vectors(50)
+        frame.preparatory_vectors(torch.arange(d, d - 150, -1))
     assert largest.numel <= 150 * d
 
 
 def test_more_classes_than_vectors_are_an_error():
     frame = Frame(SimplexETF(7, 0))
     with pytest.raises(IndexError):
-        frame.front(9)
+        frame.class_vectors(9)
 
 
 @pytest.mark.parametrize("index", [-1, 8])
 def test_a_preparatory_target_outside_the_frame_is_an_error(index):
     frame = Frame(SimplexETF(7, 0))
-    frame.back(torch.arange(8))
+    frame.preparatory_vectors(torch.arange(8))
     with pytest.raises(IndexError):
-        frame.back(torch.tensor([7, index]))
+        frame.preparatory_vectors(torch.tensor([7, index]))
 
 
 # ---- dot regression, Eq. (3)

@@ -201,7 +201,9 @@ def held(effort: Effort) -> Iterator[Figure]:
         for _ in range(classes):
             learner.observe(*next(coming))
         learner.predict(next(coming)[0])
-        learner.frame.back(learner.prepare.m.flatten())  # every vector that may be a target
+        learner.frame.preparatory_vectors(
+            learner.prepare.m.flatten()
+        )  # every vector that may be a target
     size = (learner.frame.nbytes() + learner.residuals.nbytes()) / 1e6
     yield Figure(case="ETF + residuals, 100 classes, d = 4096", value=size, unit="MB", target=25.0)
     yield Figure(case="largest tensor ÷ (d × K)", value=seen.numbers / (d * (d + 1)), target=0.5)

@@ -114,12 +114,12 @@ class Frame:
         self._front = torch.empty(0, etf.d, device=device)
         self._back = torch.empty(0, etf.d, device=device)
 
-    def front(self, n: int) -> Tensor:
+    def class_vectors(self, n: int) -> Tensor:
         """Return w_0 .. w_(n-1), shape (n, d)."""
         self._front = self._extend(self._front, n, lambda row: row)
         return self._front[:n]
 
-    def back(self, indices: Tensor) -> Tensor:
+    def preparatory_vectors(self, indices: Tensor) -> Tensor:
         """Return w_i for indices counted down from K-1, shape (len(indices), d)."""
         wanted = indices.tolist()
         if wanted:

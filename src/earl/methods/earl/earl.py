@@ -135,7 +135,10 @@ class EARL(Learner):
         W, Y_d = self._vectors(), Y.to(f_hat.device)
         loss = dot_regression(f_hat, W[Y_d]).mean()  # Eq. (4)
         if len(X_p):
-            loss = loss + self.lam * dot_regression(f_hat_p, self.frame.back(Y_p)).mean()
+            loss = (
+                loss
+                + self.lam * dot_regression(f_hat_p, self.frame.preparatory_vectors(Y_p)).mean()
+            )
         if self.learned is not None:  # which alone would pull all features and vectors to one point
             loss = loss + F.cross_entropy(COSINE_SCALE * f_hat @ W.T, Y_d)
         differentiate(loss, self.optimizer)
@@ -201,7 +204,7 @@ class EARL(Learner):
     def _vectors(self) -> Tensor:
         n = len(self.classes)
         if self.learned is None:
-            return self.frame.front(n)
+            return self.frame.class_vectors(n)
         return F.normalize(self.learned.weight[:n], dim=1)
 
     def _pairs(self) -> tuple[Tensor, Tensor]:

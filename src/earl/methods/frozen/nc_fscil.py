@@ -166,7 +166,7 @@ class NCFSCIL(Learner):
 
     def vectors(self) -> Tensor:
         """Return the vectors of the seen classes, (n, d)."""
-        return self.frame.front(len(self.classes))
+        return self.frame.class_vectors(len(self.classes))
 
     def passes(self) -> Mapping[str, Pass]:
         return self.encoder.passes(self.f, self.plastic)
