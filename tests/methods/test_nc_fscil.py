@@ -125,10 +125,10 @@ def test_an_update_behind_the_front_pulls_what_was_kept(
     passed.clear()
     images = dataset.train.images[rows_of(dataset, 28)]
     with torch.no_grad():
-        possible = learner.divided.front(learner.setting.view(images))
+        possible = learner.split.front(learner.setting.view(images))
         if replay == "pq":
-            assert learner.divided.quantizer is not None
-            possible = learner.divided.quantizer.decode(learner.divided.quantizer(possible))
+            assert learner.split.quantizer is not None
+            possible = learner.split.quantizer.decode(learner.split.quantizer(possible))
         else:
             means = [possible[c:24:4].mean(dim=0) for c in range(4)]
             possible = torch.cat((torch.stack(means), possible[4:]))
@@ -147,11 +147,11 @@ def test_front_and_targets_never_move_after_the_switch(
 ) -> None:
     learner = ncfscil(replay=replay)
     teach(learner, dataset, 20)
-    front = {name: value.clone() for name, value in learner.divided.front.state_dict().items()}
+    front = {name: value.clone() for name, value in learner.split.front.state_dict().items()}
     vectors, rest = learner.vectors().clone(), copy.deepcopy(learner.plastic.state_dict())
     assert any("running_mean" in name for name in front)
     teach(learner, dataset, 24, first=20)
-    for name, value in learner.divided.front.state_dict().items():
+    for name, value in learner.split.front.state_dict().items():
         assert torch.equal(value, front[name]), name
     assert torch.equal(learner.vectors(), vectors)
     moved = learner.plastic.state_dict()
@@ -172,14 +172,14 @@ def test_class_means_are_those_of_the_memory_and_of_all_that_came_later(
     assert isinstance(images, Memory) and len(images) == 9
     row = rows_of(dataset, 1, first=19)
     learner.observe(dataset.train.images[row], dataset.train.labels[row])  # the switch
-    assert isinstance(learner.memory, ClassMeans) and learner.divided.quantizer is None
+    assert isinstance(learner.memory, ClassMeans) and learner.split.quantizer is None
     teach(learner, dataset, 21, first=20)  # one of them waits
 
     x, y = images.take(torch.arange(9), "x", "y")
     later = rows_of(dataset, 20, first=20)
     x, y = torch.cat((x, dataset.train.images[later])), torch.cat((y, dataset.train.labels[later]))
     with torch.no_grad():
-        maps = learner.divided.front(learner.setting.view(x))
+        maps = learner.split.front(learner.setting.view(x))
     means, classes = learner.memory.sample(4, "x", "y", generator=Generator().manual_seed(0))
     assert sorted(classes.tolist()) == [0, 1, 2, 3]
     for mean, c in zip(means, classes, strict=True):
@@ -196,10 +196,10 @@ def test_answers_are_cosines_with_the_vectors_behind_what_the_front_gives(
     x = dataset.test.images[:20]
     plastic = copy.deepcopy(learner.plastic).eval()
     with torch.no_grad():
-        maps = learner.divided.front(learner.setting.view(x))
+        maps = learner.split.front(learner.setting.view(x))
         plain = F.normalize(plastic(maps), dim=1)
-        if learner.divided.quantizer is not None:
-            maps = learner.divided.quantizer.decode(learner.divided.quantizer(maps))
+        if learner.split.quantizer is not None:
+            maps = learner.split.quantizer.decode(learner.split.quantizer(maps))
         f_hat = F.normalize(plastic(maps), dim=1)
     torch.testing.assert_close(learner.features(x), f_hat)
     torch.testing.assert_close(learner.scores(x), f_hat @ learner.vectors().T)
@@ -242,8 +242,8 @@ def test_new_images_are_encoded_once_as_they_are_or_augmented_for_every_update(
         view = (
             rolled(raw, learner.randomness.at(t, "augment")) if anew else learner.setting.view(raw)
         )
-        seen.append(learner.divided.encode(view))
-        torch.testing.assert_close(maps[:4], learner.divided.decode(seen[-1]))
+        seen.append(learner.split.encode(view))
+        torch.testing.assert_close(maps[:4], learner.split.decode(seen[-1]))
     assert learner.work.counts["encoded"] - encoded == (8 * 4 if anew else 4)
     draw = learner.randomness.at(before.seen, "insert codes")
     before.add(draw, x=seen[0], y=torch.arange(4))  # what the first update has seen is kept
@@ -304,7 +304,7 @@ def test_there_is_a_vector_for_one_class_more_than_features(
 
 
 def test_of_class_means_nothing_has_to_divide(ncfscil: Ncfscil) -> None:
-    assert ncfscil(replay="class_mean", codebooks=3).divided.quantizer is None
+    assert ncfscil(replay="class_mean", codebooks=3).split.quantizer is None
 
 
 @pytest.mark.parametrize(

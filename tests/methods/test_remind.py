@@ -79,11 +79,11 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
 
 def codes_of(learner: REMIND, images: Tensor) -> Tensor:
     """Return the codes of raw images by loops over images, positions, parts and codewords."""
-    assert learner.divided.quantizer is not None
-    books = learner.divided.quantizer.codebooks
+    assert learner.split.quantizer is not None
+    books = learner.split.quantizer.codebooks
     m, _, width = books.shape
     with torch.no_grad():
-        maps = learner.divided.front(learner.setting.view(images))
+        maps = learner.split.front(learner.setting.view(images))
     codes = torch.empty(len(maps), m, *maps.shape[2:], dtype=torch.uint8)
     for b, part, i, j in torch.cartesian_prod(*map(torch.arange, codes.shape)).tolist():
         vector = maps[b, part * width : (part + 1) * width, i, j]
@@ -127,11 +127,11 @@ def test_the_switch_comes_once_after_the_base_phase_and_keeps_codes_for_images(
 ) -> None:
     learner = remind(base=base, memory_size=7)
     teach(learner, dataset, base - 1)
-    assert not learner.divided.frozen
+    assert not learner.split.frozen
     assert learner.memory.state_dict()["columns"]["x"].shape[1:] == (3, 8, 8)
     images, optimizer = learner.memory, learner.optimizer
     teach(learner, dataset, 1, first=base - 1)
-    assert learner.divided.frozen and learner.work.updates == base and not len(learner.waiting)
+    assert learner.split.frozen and learner.work.updates == base and not len(learner.waiting)
     assert learner.optimizer is not optimizer and not learner.optimizer.state
     trained = {id(p) for group in learner.optimizer.param_groups for p in group["params"]}
     assert trained == {id(p) for p in learner.network.parameters() if p.requires_grad}
@@ -142,9 +142,9 @@ def test_the_switch_comes_once_after_the_base_phase_and_keeps_codes_for_images(
     assert torch.equal(labels, y)
     assert codes.dtype == torch.uint8 and torch.equal(codes, codes_of(learner, x))
     assert learner.memory.capacity == 7 * 192 // (16 * 2)  # bytes of images over those of codes
-    codebooks = state_of(learner.divided)
+    codebooks = state_of(learner.split)
     teach(learner, dataset, 48, first=base)
-    assert torch.equal(codebooks["quantizer.codebooks"], learner.divided.quantizer.codebooks)
+    assert torch.equal(codebooks["quantizer.codebooks"], learner.split.quantizer.codebooks)
     assert learner.memory.full and sorted(learner.memory.counts.tolist()) == [10, 10, 11, 11]
 
 
@@ -157,7 +157,7 @@ def test_the_memory_of_cifar10_holds_750_codes_for_500_images() -> None:
     learner = REMIND(build(lambda: ResNet(), torch.Generator().manual_seed(0)), setting, base=4)
     x = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8, generator=Generator().manual_seed(1))
     learner.observe(x, torch.arange(4))
-    assert learner.divided.frozen and learner.work.updates == 0
+    assert learner.split.frozen and learner.work.updates == 0
     assert len(learner.memory) == 4 and learner.memory.capacity == 750
     (codes,) = learner.memory.take(torch.arange(4), "x")
     assert codes[0].nbytes == 8 * 8 * 32
@@ -168,18 +168,18 @@ def test_the_front_keeps_parameters_and_batch_norm_for_ever(
 ) -> None:
     learner = remind(iterations=2)
     teach(learner, dataset, 10)
-    early = state_of(learner.divided.front)
+    early = state_of(learner.split.front)
     teach(learner, dataset, 10, first=10)
-    front, rest = state_of(learner.divided.front), state_of(learner.divided.rest)
+    front, rest = state_of(learner.split.front), state_of(learner.split.rest)
     assert any("running_mean" in name for name in front)
     assert all(not torch.equal(v, early[k]) for k, v in front.items())  # it had learned
     teach(learner, dataset, 30, first=20)
     learner.finish()
-    for name, value in learner.divided.front.state_dict().items():
+    for name, value in learner.split.front.state_dict().items():
         assert torch.equal(value, front[name]), name
-    moved = learner.divided.rest.state_dict()
+    moved = learner.split.rest.state_dict()
     assert all(not torch.equal(value, moved[name]) for name, value in rest.items())
-    assert all(p.grad is None for p in learner.divided.front.parameters())
+    assert all(p.grad is None for p in learner.split.front.parameters())
 
 
 def test_an_update_behind_the_front_is_an_adam_step_on_decoded_codes(
@@ -191,10 +191,10 @@ def test_an_update_behind_the_front_is_an_adam_step_on_decoded_codes(
     passed.clear()
     teach(learner, dataset, 1, first=27)
     (maps,) = passed
-    assert maps.shape == (8, *learner.divided.map_shape) and learner.divided.quantizer is not None
+    assert maps.shape == (8, *learner.split.map_shape) and learner.split.quantizer is not None
 
     rows = [(dataset.train.labels == i % 4).nonzero()[i // 4] for i in range(28)]
-    possible = learner.divided.quantizer.decode(
+    possible = learner.split.quantizer.decode(
         codes_of(learner, dataset.train.images[torch.cat(rows)])
     )
     found = [[i for i in range(28) if torch.equal(possible[i], one)] for one in maps]
@@ -242,7 +242,7 @@ def test_new_images_are_encoded_once_as_they_are_or_augmented_for_every_update(
     encoded, quantized = (learner.work.counts[name] for name in ("encoded", "quantized"))
     teach(learner, dataset, 4, first=20)
     rows = [(dataset.train.labels == i).nonzero()[5] for i in range(4)]
-    raw, quantizer = dataset.train.images[torch.cat(rows)], learner.divided.quantizer
+    raw, quantizer = dataset.train.images[torch.cat(rows)], learner.split.quantizer
     assert len(passed) == 12 and quantizer is not None
     seen = []
     for t, maps in enumerate(passed, start=60):
@@ -250,7 +250,7 @@ def test_new_images_are_encoded_once_as_they_are_or_augmented_for_every_update(
             rolled(raw, learner.randomness.at(t, "augment")) if anew else learner.setting.view(raw)
         )
         with torch.no_grad():
-            seen.append(quantizer(learner.divided.front(view)))
+            seen.append(quantizer(learner.split.front(view)))
         torch.testing.assert_close(maps[:4], quantizer.decode(seen[-1]))
     (kept,) = learner.memory.take(torch.arange(20, 24), "x")
     assert torch.equal(kept, seen[0])
@@ -270,7 +270,7 @@ def test_blocks_without_an_update_are_augmented_each_in_its_own_way(
     (kept,) = learner.memory.take(torch.arange(20, 28), "x")
     for first in (20, 24):
         view = rolled(image[:4], learner.randomness.at(first, "augment codes"))
-        assert torch.equal(kept[first - 20 : first - 16], learner.divided.encode(view))
+        assert torch.equal(kept[first - 20 : first - 16], learner.split.encode(view))
     assert not torch.equal(kept[:4], kept[4:])
 
 
@@ -296,7 +296,7 @@ def test_codebooks_and_stored_codes_are_of_images_as_they_are(
         torch.cat([(dataset.train.labels == i % 4).nonzero()[i // 4] for i in range(20)])
     ]
     with torch.no_grad():
-        maps = learner.divided.front(learner.setting.view(x))
+        maps = learner.split.front(learner.setting.view(x))
     (vectors,) = fitted
     torch.testing.assert_close(vectors, vectors_of(maps))
     (codes,) = learner.memory.take(torch.arange(20), "x")
@@ -309,8 +309,8 @@ def test_answers_rest_on_quantised_features(remind: Remind, dataset: Dataset) ->
     x = dataset.test.images[:20]
     network = copy.deepcopy(learner.network).eval()
     view = learner.setting.view(x)
-    assert learner.divided.quantizer is not None
-    maps = learner.divided.quantizer.decode(codes_of(learner, x))
+    assert learner.split.quantizer is not None
+    maps = learner.split.quantizer.decode(codes_of(learner, x))
     with torch.no_grad():
         h = network.backbone.rest(maps)
         plain = network.head(network.backbone.rest(network.backbone.front(view)))[:, :4]
@@ -344,9 +344,9 @@ def test_a_stream_shorter_than_the_base_phase_stays_in_it(remind: Remind, datase
     learner = remind(base=0.6, samples=100)
     teach(learner, dataset, 59)
     learner.finish()
-    assert not learner.divided.frozen and learner.work.updates == 59
+    assert not learner.split.frozen and learner.work.updates == 59
     teach(learner, dataset, 1, first=59)
-    assert learner.divided.frozen
+    assert learner.split.frozen
 
 
 @pytest.mark.parametrize("at", [9, 22])

@@ -15,7 +15,7 @@ CHUNK = 64  # images that pass the front at once
 PER_CODEWORD = 256  # vectors that k-means looks at, at most
 
 
-class Divided(nn.Module):
+class SplitResNet(nn.Module):
     """A ResNet in two parts, a front to be frozen and the rest; (B, C, H, W) -> (B, size).
 
     Once the front is frozen the rest reads its maps as the quantizer, if there is one, gives them
@@ -103,41 +103,41 @@ def length_of_base(base: float, setting: Setting) -> int:
 
 
 class Encoder:
-    """The front of a divided network at work: it turns images into what is kept of them.
+    """The front of a split ResNet at work: it turns images into what is kept of them.
 
     What that costs is counted in `work`.
     """
 
-    def __init__(self, divided: Divided, setting: Setting, work: Work) -> None:
-        self.divided, self.setting, self.work = divided, setting, work
+    def __init__(self, split: SplitResNet, setting: Setting, work: Work) -> None:
+        self.split, self.setting, self.work = split, setting, work
 
     def passes(self, network: nn.Module, plastic: nn.Module) -> dict[str, Pass]:
         """Return the passes of a network that is trained whole, then behind its front alone."""
-        divided, shape = self.divided, self.setting.image_shape
+        split, shape = self.split, self.setting.image_shape
         counted = {
             "images": Pass(network, shape),
-            "encoded": Pass(divided.front, shape, trains=False),
-            "replayed": Pass(plastic, divided.map_shape),
+            "encoded": Pass(split.front, shape, trains=False),
+            "replayed": Pass(plastic, split.map_shape),
         }
-        if divided.quantizer is not None:
-            counted["quantized"] = Pass(divided.quantizer, divided.map_shape, trains=False)
+        if split.quantizer is not None:
+            counted["quantized"] = Pass(split.quantizer, split.map_shape, trains=False)
         return counted
 
     def room_for_codes(self) -> int:
         """Return how many codes take the bytes of `memory_size` images, at least 1."""
-        assert self.divided.quantizer is not None
-        _, h, w = self.divided.map_shape
+        assert self.split.quantizer is not None
+        _, h, w = self.split.map_shape
         image = torch.Size(self.setting.image_shape).numel()
-        return max(1, self.setting.memory_size * image // self.divided.quantizer.nbytes(h * w))
+        return max(1, self.setting.memory_size * image // self.split.quantizer.nbytes(h * w))
 
     def fit_quantizer(self, images: Memory, generator: Generator) -> None:
         """Fit the codebooks to the vectors at all positions of the maps of all stored images.
 
         If there are more than 256 per codeword, a uniform draw of so many is used instead.
         """
-        quantizer = self.divided.quantizer
+        quantizer = self.split.quantizer
         assert quantizer is not None
-        _, h, w = self.divided.map_shape
+        _, h, w = self.split.map_shape
         most = PER_CODEWORD * quantizer.codebooks.shape[1]
         chosen = draw_distinct(len(images) * h * w, most, generator).sort().values
         vectors = []
@@ -145,7 +145,7 @@ class Encoder:
             (x,) = images.take(rows, "x")
             with torch.no_grad():
                 x = self.setting.view(x.to(self.setting.device))
-                found = vectors_of(self.divided.front(x))
+                found = vectors_of(self.split.front(x))
             first = int(rows[0]) * h * w
             here = chosen[(chosen >= first) & (chosen < first + len(found))] - first
             vectors.append(found[here.to(found.device)])
@@ -168,9 +168,9 @@ class Encoder:
             parts = (setting.view(part.to(setting.device)) for part in x.split(CHUNK))
         else:
             parts = iter(setting.augment(x.to(setting.device), augment).split(CHUNK))
-        kept = torch.cat([self.divided.encode(part).cpu() for part in parts])
+        kept = torch.cat([self.split.encode(part).cpu() for part in parts])
         self.work.count(encoded=len(x))
-        if self.divided.quantizer is not None:
+        if self.split.quantizer is not None:
             self.work.count(quantized=len(x))
         return kept
 

@@ -25,7 +25,7 @@ from earl.learning import (
     greedy_balanced,
     with_replay,
 )
-from earl.methods.frozen.front import Divided, Encoder, length_of_base
+from earl.methods.frozen.front import Encoder, SplitResNet, length_of_base
 from earl.methods.frozen.quantizer import ProductQuantizer
 from earl.nn import (
     Frame,
@@ -70,25 +70,25 @@ class NCFSCIL(Learner):
         d = dimensions or size
         etf = SimplexETF(d, setting.seed)
         self.frame = Frame(etf, setting.device)
-        self.divided = Divided(backbone, frozen, setting.image_shape)
+        self.split = SplitResNet(backbone, frozen, setting.image_shape)
         if replay == "pq":
-            channels = self.divided.map_shape[0]
-            self.divided.quantizer = ProductQuantizer(channels, codebooks, codewords)
+            channels = self.split.map_shape[0]
+            self.split.quantizer = ProductQuantizer(channels, codebooks, codewords)
         p = build(lambda: Projection(size, d, 2 * size), self.randomness.at(0, "projection"))
-        self.f = nn.Sequential(self.divided, p).to(setting.device)  # f = p after g
-        self.plastic = nn.Sequential(self.divided.rest, p)
+        self.f = nn.Sequential(self.split, p).to(setting.device)  # f = p after g
+        self.plastic = nn.Sequential(self.split.rest, p)
         self.waiting = Waiting(max(1, setting.batch_size // 2), self._learn_block)
         self.classes = Classes(capacity=etf.K)
         self.work = Work(self.passes)
-        self.encoder = Encoder(self.divided, setting, self.work)
+        self.encoder = Encoder(self.split, setting, self.work)
         self.pace = Pace(setting, self.work)
         self._enter(frozen=False)
 
     def _enter(self, frozen: bool) -> None:
         """Begin a phase: with an empty memory and an optimiser for what learns in it."""
-        self.divided.freeze(frozen)
+        self.split.freeze(frozen)
         self.memory: Memory | ClassMeans
-        if frozen and self.divided.quantizer is None:
+        if frozen and self.split.quantizer is None:
             self.memory = ClassMeans()
         elif frozen:
             self.memory = Memory(self.encoder.room_for_codes(), greedy_balanced)
@@ -108,7 +108,7 @@ class NCFSCIL(Learner):
                 self._switch()
 
     def _learn_block(self, X: Tensor, Y: Tensor) -> None:
-        if self.divided.frozen:
+        if self.split.frozen:
             self._learn_maps(X, Y)
             return
         for _ in self.pace.owed(len(Y)):
@@ -122,7 +122,7 @@ class NCFSCIL(Learner):
         self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
 
     def _keep(self, X: Tensor, Y: Tensor) -> None:
-        purpose = "insert codes" if self.divided.frozen else "insert"
+        purpose = "insert codes" if self.split.frozen else "insert"
         self.memory.add(self.randomness.at(self.memory.seen, purpose), x=X, y=Y)
 
     def _switch(self) -> None:
@@ -130,7 +130,7 @@ class NCFSCIL(Learner):
         images = self.memory
         assert isinstance(images, Memory)
         self._enter(frozen=True)
-        if self.divided.quantizer is not None:
+        if self.split.quantizer is not None:
             draw = self.randomness.at(0, "codebooks")
             self.encoder.fit_quantizer(images, draw)
         for X, Y in self.encoder.encode_stored(images):
@@ -142,8 +142,8 @@ class NCFSCIL(Learner):
         draw = self.randomness.at(t, "draw")
         X, Y = with_replay(X, Y, self.memory, self.setting.batch_size, draw)
         X = X.to(self.setting.device)
-        if self.divided.frozen:
-            self._step(forward(self.plastic, self.setting, self.divided.decode(X)), Y)
+        if self.split.frozen:
+            self._step(forward(self.plastic, self.setting, self.split.decode(X)), Y)
             self.work.add(replayed=len(Y))
         else:
             X = self.setting.augment(X, self.randomness.at(t, "augment"))
@@ -179,7 +179,7 @@ class NCFSCIL(Learner):
 
     def shape_kept(self, state: Mapping[str, Any]) -> tuple[int, ...]:
         frozen = state["network"].get("0.frozen", False)
-        return self.divided.shape_kept if frozen else super().shape_kept(state)
+        return self.split.shape_kept if frozen else super().shape_kept(state)
 
     def parts(self) -> Mapping[str, Stateful]:
         names = ("optimizer", "memory", "waiting", "classes", "pace", "work")

@@ -26,7 +26,7 @@ from earl.learning import (
     greedy_balanced,
     with_replay,
 )
-from earl.methods.frozen.front import Divided, Encoder, length_of_base
+from earl.methods.frozen.front import Encoder, SplitResNet, length_of_base
 from earl.methods.frozen.quantizer import ProductQuantizer
 from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
@@ -58,22 +58,22 @@ class REMIND(Learner):
         self.crops, self.mixup, self.augment_stream = crops, mixup, augment_stream
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
-        self.divided = Divided(backbone, frozen, setting.image_shape)
-        channels = self.divided.map_shape[0]
-        self.divided.quantizer = ProductQuantizer(channels, codebooks, codewords)
-        network = Classifier(self.divided, size, self.randomness.at(0, "head"))
+        self.split = SplitResNet(backbone, frozen, setting.image_shape)
+        channels = self.split.map_shape[0]
+        self.split.quantizer = ProductQuantizer(channels, codebooks, codewords)
+        network = Classifier(self.split, size, self.randomness.at(0, "head"))
         self.network = network.to(setting.device)
-        self.plastic = nn.Sequential(self.divided.rest, self.network.head)
+        self.plastic = nn.Sequential(self.split.rest, self.network.head)
         self.waiting = Waiting(max(1, setting.batch_size // 2), self._learn_block)
         self.classes = Classes()
         self.work = Work(self.passes)
-        self.encoder = Encoder(self.divided, setting, self.work)
+        self.encoder = Encoder(self.split, setting, self.work)
         self.pace = Pace(setting, self.work)
         self._enter(frozen=False)
 
     def _enter(self, frozen: bool) -> None:
         """Begin a phase: with an empty memory and an optimiser for what learns in it."""
-        self.divided.freeze(frozen)
+        self.split.freeze(frozen)
         room = self.encoder.room_for_codes() if frozen else self.setting.memory_size
         self.memory = Memory(room, greedy_balanced)
         learning = self.plastic if frozen else self.network
@@ -93,7 +93,7 @@ class REMIND(Learner):
                 self._switch()
 
     def _learn_block(self, X: Tensor, Y: Tensor) -> None:
-        if self.divided.frozen:
+        if self.split.frozen:
             self._learn_codes(X, Y)
             return
         for _ in self.pace.owed(len(Y)):
@@ -107,7 +107,7 @@ class REMIND(Learner):
         self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
 
     def _keep(self, X: Tensor, Y: Tensor) -> None:
-        purpose = "insert codes" if self.divided.frozen else "insert"
+        purpose = "insert codes" if self.split.frozen else "insert"
         self.memory.add(self.randomness.at(self.memory.seen, purpose), x=X, y=Y)
 
     def _switch(self) -> None:
@@ -136,7 +136,7 @@ class REMIND(Learner):
             rest = self.setting.batch_size - W
             X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
-        maps, targets = self.divided.decode(X), Y.to(self.setting.device)
+        maps, targets = self.split.decode(X), Y.to(self.setting.device)
         if self.crops:
             maps = crop_maps(maps, self.randomness.at(t, "crops"))
         if self.mixup:
@@ -158,7 +158,7 @@ class REMIND(Learner):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the features that the classifier reads, (B, size)."""
-        return ask(self.divided, self.setting, x)
+        return ask(self.split, self.setting, x)
 
     def vectors(self) -> Tensor:
         """Return the rows of the classifier for the seen classes, (n, size)."""
@@ -175,7 +175,7 @@ class REMIND(Learner):
 
     def shape_kept(self, state: Mapping[str, Any]) -> tuple[int, ...]:
         frozen = state["network"].get("backbone.frozen", False)
-        return self.divided.shape_kept if frozen else super().shape_kept(state)
+        return self.split.shape_kept if frozen else super().shape_kept(state)
 
     def parts(self) -> Mapping[str, Stateful]:
         return self.named_parts(
