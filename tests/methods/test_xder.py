@@ -17,7 +17,7 @@ from earl.learning.learner import Learner
 from earl.learning.memory import draw_distinct
 from earl.learning.passes import ask
 from earl.learning.setting import Setting
-from earl.methods.xder import CONTRASTED, XDER, Heads, mean_positive, renew
+from earl.methods.xder import CONTRASTED, XDER, TaskRanges, mean_positive, renew
 from earl.nn.augment import View
 from earl.nn.build import build
 from earl.nn.modes import train_forward, untracked
@@ -285,7 +285,7 @@ def test_gaps_of_logits_stay_unknown(xder: Make, dataset: Dataset) -> None:
 
 
 def test_heads_are_the_tasks_in_which_classes_first_appeared() -> None:
-    heads = Heads()
+    heads = TaskRanges()
     for n in (2, 5, 5, 6):
         heads.close(n)
     assert heads.of(torch.arange(8)).tolist() == [0, 0, 1, 1, 1, 3, 4, 4]
@@ -296,7 +296,7 @@ def test_heads_are_the_tasks_in_which_classes_first_appeared() -> None:
     assert heads.first_rival == 0
     heads.close(7)
     assert heads.first_rival == 0  # tasks that have mixed once may do so again
-    other = Heads()
+    other = TaskRanges()
     other.load_state_dict(heads.state_dict())
     assert vars(other) == vars(heads)
 

@@ -82,7 +82,7 @@ class XDER(Learner):
         self.optimizer = adam(self.network.parameters(), setting.lr)
         self.memory = Memory(setting.memory_size, reservoir)
         self.waiting = Waiting(max(1, setting.batch_size // 3), self._learn_block)
-        self.classes, self.heads = Classes(), Heads()
+        self.classes, self.heads = Classes(), TaskRanges()
         self.work = Work(self.passes)
         self.pace = Pace(setting, self.work)
 
@@ -214,7 +214,7 @@ def mean_positive(gap: Tensor) -> Tensor:
     return gap.relu().sum() / (gap > 0).sum().clamp(min=1)
 
 
-class Heads:
+class TaskRanges:
     """Divides the classes by the task they first appeared in; head h begins at starts[h].
 
     Classes are numbered as they appear, so a head is a range, and everything follows from how many
