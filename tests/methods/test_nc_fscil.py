@@ -276,7 +276,7 @@ def test_work_agrees_with_torch_s_counter_in_both_phases_and_at_the_switch(
     learner = ncfscil(replay=replay, augment_stream=anew)
     teach(learner, dataset, 4)  # from here on batches are full
     for name in learner.passes():
-        learner.work.price(name)  # outside of the counter
+        learner.work.flops_per_input(name)  # outside of the counter
     for n, first in ((8, 4), (8, 12), (8, 20)):  # before, up to, and after the switch
         before = learner.work.flops
         with FlopCounterMode(display=False) as counter:

@@ -236,7 +236,10 @@ def peak(effort: Effort) -> Iterator[Figure]:
 
     for width in (16,) if effort.quick else (16, 64):
         learner = noise_learner(narrow(width), CIFAR, 1)
-        bare, flops = bare_step(learner), learner.setting.batch_size * learner.work.price("images")
+        bare, flops = (
+            bare_step(learner),
+            learner.setting.batch_size * learner.work.flops_per_input("images"),
+        )
         things: dict[str, Thing] = {
             "product": multiply,
             "bare": lambda bare=bare, flops=flops: bare() * flops,  # type: ignore[misc]
