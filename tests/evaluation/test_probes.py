@@ -12,7 +12,7 @@ from earl.evaluation.history import Evaluation
 from earl.evaluation.loop import Exam, ProbeInput, examine, learn_online
 from earl.evaluation.probes import LONGEST, embedding_of
 from earl.experiments.catalogue import METHODS, PROBES
-from earl.nn import evaluating
+from earl.nn import eval_mode
 from earl.report.export.tables import Scalars
 from earl.storage.state import digest
 
@@ -37,7 +37,7 @@ def features(learner, x):
     """Return the features by hand, of a learner that has them or of a plain classifier's."""
     if hasattr(learner, "features"):
         return learner.features(x)
-    with torch.no_grad(), evaluating(learner.network):
+    with torch.no_grad(), eval_mode(learner.network):
         return learner.network.backbone(learner.setting.view(x))
 
 

@@ -20,7 +20,7 @@ from earl.learning.setting import Setting
 from earl.methods.xder import CONTRASTED, XDER, TaskRanges, mean_positive, renew
 from earl.nn.augment import View
 from earl.nn.build import build
-from earl.nn.modes import train_forward, untracked
+from earl.nn.modes import frozen_norm_stats, train_forward
 from earl.nn.resnet import ResNet
 from earl.storage.state import digest
 
@@ -345,7 +345,7 @@ def test_an_untracked_pass_gives_what_a_training_pass_gives() -> None:
     network = build(lambda: ResNet(depth=8, width=4), torch.Generator().manual_seed(1))
     x = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(2))
     before = digest(network.state_dict())
-    with untracked(network):
+    with frozen_norm_stats(network):
         z = train_forward(network, x)
     assert digest(network.state_dict()) == before
     assert torch.equal(z, train_forward(network, x))

@@ -14,7 +14,7 @@ from earl.errors import EarlError, InvalidSetting
 from earl.learning.passes import adam
 from earl.nn.build import build, feature_size
 from earl.nn.heads import Classifier, GrowingLinear, Projection
-from earl.nn.modes import evaluating, train_forward
+from earl.nn.modes import eval_mode, train_forward
 from earl.nn.resnet import BLOCKS, BasicBlock, ResNet
 
 close = torch.testing.assert_close
@@ -460,9 +460,9 @@ def mixed():
 def test_evaluating_restores_the_mode_of_every_part():
     network = mixed()
     before = flags(network)
-    with evaluating(network):
+    with eval_mode(network):
         assert not any(flags(network).values())
-        with evaluating(network):
+        with eval_mode(network):
             pass
         assert not any(flags(network).values())
     assert flags(network) == before and len(set(before.values())) == 2
@@ -471,7 +471,7 @@ def test_evaluating_restores_the_mode_of_every_part():
 def test_evaluating_restores_modes_after_an_error():
     network = mixed()
     before = flags(network)
-    with pytest.raises(ZeroDivisionError), evaluating(network):
+    with pytest.raises(ZeroDivisionError), eval_mode(network):
         raise ZeroDivisionError
     assert flags(network) == before
 
@@ -479,7 +479,7 @@ def test_evaluating_restores_modes_after_an_error():
 def test_evaluating_restores_modes_even_if_they_were_changed_meanwhile():
     network = mixed()
     before = flags(network)
-    with evaluating(network):
+    with eval_mode(network):
         network.train()
     assert flags(network) == before
 

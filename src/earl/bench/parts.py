@@ -29,7 +29,7 @@ from earl.learning.memory import Memory
 from earl.learning.policies import greedy_balanced
 from earl.methods.earl.earl import EARL
 from earl.methods.earl.residuals import ResidualMemory
-from earl.nn.modes import evaluating
+from earl.nn.modes import eval_mode
 from earl.randomness import Randomness
 
 REPEATS = 200  # of what takes microseconds
@@ -78,7 +78,7 @@ def forward(network: nn.Module, x: Tensor) -> Thing:
     ready = (x / 255).to(memory_format=torch.channels_last)
 
     def run() -> float:
-        with evaluating(network), torch.inference_mode():
+        with eval_mode(network), torch.inference_mode():
             network(ready)
         return 1
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from earl.learning.setting import Setting
-from earl.nn.modes import evaluating, train_forward
+from earl.nn.modes import eval_mode, train_forward
 from earl.nn.precision import autocast_for, to_float32
 
 
@@ -14,7 +14,7 @@ def ask(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
     """Return what a network makes of raw images, in evaluation mode; changes nothing."""
     setting.check_images(x)
     with (
-        evaluating(network),
+        eval_mode(network),
         torch.inference_mode(),
         autocast_for(setting.precision, setting.device),
     ):

@@ -28,9 +28,9 @@ from earl.nn import (
     contrast_augment,
     differentiate,
     feature_size,
+    frozen_norm_stats,
     known_mse,
     supervised_contrastive,
-    untracked,
 )
 from earl.randomness import Randomness
 
@@ -163,7 +163,7 @@ class XDER(Learner):
         X_v = X.repeat(VIEWS, 1, 1, 1)
         X_v = contrast_augment(X_v, generator, smallest=self.smallest_crop, mirror=self.mirror)
         n = len(self.classes)
-        with untracked(self.network):  # answers concern images that look like the others
+        with frozen_norm_stats(self.network):  # answers concern images that look like the others
             z = forward(self.network, self.setting, self.setting.view(X_v))[:, n : n + self.future]
         f_hat = F.normalize(z, dim=1)
         return supervised_contrastive(f_hat, Y.repeat(VIEWS), self.temperature).mean()

@@ -9,7 +9,7 @@ from torch import nn
 
 from earl.errors import InvalidSetting
 from earl.nn.freezing import frozen_parts
-from earl.nn.modes import evaluating
+from earl.nn.modes import eval_mode
 from earl.nn.resnet import ResNet
 from earl.nn.room import require_room
 
@@ -68,7 +68,7 @@ def initialise(part: nn.Module, generator: torch.Generator) -> None:
 def feature_size(backbone: nn.Module, image_shape: tuple[int, int, int]) -> int:
     """Return the length of the backbone's features, found by asking it about a blank image."""
     at = next(backbone.parameters(), torch.empty(0)).device
-    with evaluating(backbone), torch.inference_mode():
+    with eval_mode(backbone), torch.inference_mode():
         out = backbone(torch.zeros(2, *image_shape, device=at))
     if out.dim() != 2 or len(out) != 2:
         raise InvalidSetting(

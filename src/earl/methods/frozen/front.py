@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 from earl.errors import InvalidSetting
 from earl.learning import Memory, Pass, Setting, Work, draw_distinct
 from earl.methods.frozen.quantizer import ProductQuantizer, vectors_of
-from earl.nn import ResNet, evaluating, learning, let_learn
+from earl.nn import ResNet, eval_mode, learning, let_learn
 
 CHUNK = 64  # images that pass the front at once
 PER_CODEWORD = 256  # vectors that k-means looks at, at most
@@ -81,7 +81,7 @@ class SplitResNet(nn.Module):
 def shape_of_maps(front: nn.Module, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:
     """Return (c, h, w) of the maps that a front makes, found by showing it a blank image."""
     at = next(front.parameters()).device
-    with evaluating(front), torch.inference_mode():
+    with eval_mode(front), torch.inference_mode():
         _, c, h, w = front(torch.zeros(1, *image_shape, device=at)).shape
     return c, h, w
 
