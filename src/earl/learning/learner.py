@@ -31,7 +31,7 @@ class Learner(ABC):
     setting: Setting
     classes: Classes
     work: Work
-    own_views: float = 0  # images trained on that `augment` did not make, for each that it did
+    own_views: float = 0  # views of its own that a method trains on, for each image of `augment`
 
     @abstractmethod
     def observe(self, x: Tensor, y: Tensor) -> None:
@@ -65,7 +65,7 @@ class Learner(ABC):
         return {"images": Pass(network, shape), "forwards": Pass(network, shape, trains=False)}
 
     def costs(self) -> dict[str, float]:
-        """Return what learning has cost so far; what a question costs beyond a forward pass."""
+        """Return what learning has cost so far, and what an answer costs beyond a forward pass."""
         return self.work.costs()
 
     def predict(self, x: Tensor) -> Tensor:

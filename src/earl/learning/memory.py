@@ -1,4 +1,4 @@
-"""Episodic memory: a fixed number of rows, and a policy for whom a newcomer replaces."""
+"""Episodic memory: a fixed number of rows, and a policy that says which one a new sample takes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -88,7 +88,7 @@ class Memory:
             self._columns[name][rows.numpy()] = values
 
     def remove(self, rows: Tensor) -> None:
-        """Drop rows; the others move up in their order. What was seen stays counted."""
+        """Drop rows; the others move up and keep their order. What was seen is still counted."""
         dropped = set(rows.tolist())
         kept = [row for row in range(len(self)) if row not in dropped]
         for column in self._columns.values():

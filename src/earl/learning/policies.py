@@ -1,4 +1,4 @@
-"""Policies of a memory: which of its samples a newcomer replaces."""
+"""Policies of a memory: which of its samples a new one replaces."""
 
 from collections.abc import Mapping
 

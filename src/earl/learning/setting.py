@@ -26,9 +26,9 @@ class Setting:
     lr: float = 3e-4
     seed: int = 1
     device: str = "cpu"
-    samples: int | None = None  # of the whole stream, where that is known
-    flops: float | None = None  # that a sample earns for training, instead of `iterations`
-    precision: Literal["float32", "bfloat16"] = "float32"  # of products within networks
+    samples: int | None = None  # the length of the stream, where it is known
+    flops: float | None = None  # FLOPs that a sample earns for training, instead of `iterations`
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the products within networks
     ranks: Ranks | None = None  # the processes that train together
 
     def __post_init__(self) -> None:

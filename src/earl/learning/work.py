@@ -1,4 +1,4 @@
-"""What learning costs: passes through networks, counted as they happen and priced in FLOPs."""
+"""What learning costs: passes through networks are counted as they happen, and their FLOPs."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ COUNTED_ON = 2  # inputs; batch norm wants more than one
 
 @dataclass(frozen=True)
 class Pass:
-    """One kind of pass that updates are made of: a module, the shape of an input, both ways or not.
+    """One kind of pass that updates are made of: a module, the shape of an input, backward or not.
 
     Two passes of a name with different keys cost differently, as when the module has grown.
     """
@@ -28,8 +28,8 @@ class Pass:
 class Work:
     """Counts what learning has cost: updates, passes by name, and their floating-point operations.
 
-    `images` were trained on, which costs a forward and a backward pass; `forwards` were only looked
-    at, to choose or to compare. A method may have passes of other names.
+    `images` are those that were trained on, by a forward and a backward pass; `forwards` were only
+    looked at, to choose or to compare. A method may have passes of other names.
     """
 
     def __init__(self, passes: Callable[[], Mapping[str, Pass]]) -> None:

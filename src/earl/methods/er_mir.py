@@ -112,8 +112,8 @@ class ERMIR(Learner):
     def _losses(self, X: Tensor, Y: Tensor, theta: Mapping[str, Tensor] | None = None) -> Tensor:
         """Return the cross-entropy of each sample, (N,), with weights theta instead of its own.
 
-        In training mode, like the update that is foreseen, yet the network stays as it is: the
-        running statistics that the pass moves are copies.
+        The network is in training mode, as in the update that this looks ahead to. It stays as it
+        is, since the pass changes copies of the running statistics.
         """
         copies = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         several = X if len(X) > 1 else X.repeat(2, 1, 1, 1)  # batch norm needs two

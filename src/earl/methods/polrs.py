@@ -36,8 +36,8 @@ class PoLRS(Learner):
     """Trains three replicas of ER at lr/2, lr and 2·lr, and goes on from the best now and then.
 
     Paper: Cai, Sener, Koltun, "Online Continual Learning with Natural Distribution Shifts: An
-    Empirical Study with Visual Data", ICCV 2021. The best is who predicted most of the last
-    `window` samples before they were learned. Knows no tasks.
+    Empirical Study with Visual Data", ICCV 2021. The best is the one that predicted most of the
+    last `window` samples correctly before they were learned. Knows no tasks.
     """
 
     def __init__(self, backbone: nn.Module, setting: Setting, *, window: int = 500) -> None:
@@ -72,7 +72,7 @@ class PoLRS(Learner):
             self.waiting.append(x_i, y_i)
 
     def _ask(self, x: Tensor, y: Tensor) -> None:
-        """Count which replicas know the class of a sample that none of them has learned."""
+        """Let all replicas predict a sample that none has learned, and count which are right."""
         if not len(self.classes):
             return
         answers = torch.stack([self._scores(network, x).argmax() for network in self.networks])

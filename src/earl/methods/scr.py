@@ -31,7 +31,7 @@ AT_ONCE = 250  # memory images that are encoded together
 
 
 class SCR(Learner):
-    """Draws two views of an image and of its class together; answers with the nearest class mean.
+    """Pulls the views of images of one class together; answers with the nearest class mean.
 
     Paper: Mai et al., "Supervised Contrastive Replay: Revisiting the Nearest Class Mean Classifier
     in Online Class-Incremental Continual Learning", CVPR Workshops 2021. Knows no tasks.

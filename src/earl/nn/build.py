@@ -13,7 +13,7 @@ from earl.nn.modes import eval_mode
 from earl.nn.resnet import ResNet
 from earl.nn.room import require_room
 
-TRAINED = 4  # times its weights a network takes in training: gradients, and Adam's two moments
+TRAINED = 4  # in training a network takes four times the bytes of its weights: Adam has two moments
 LARGEST_SMALL = 64  # pixels of a side that suit the small stem of a ResNet
 M = TypeVar("M", bound=nn.Module)
 
@@ -29,7 +29,7 @@ def build(make: Callable[[], M], generator: torch.Generator) -> M:
     """Return the module that `make` makes, with parameters drawn from `generator` alone.
 
     The module is made without memory first, so that PyTorch's own initialisation draws nothing
-    from the global random state. What is frozen is not drawn; whoever has its values fills it.
+    from the global random state. Frozen parts are not drawn: the caller fills in their values.
     """
     with torch.device("meta"):
         module = make()

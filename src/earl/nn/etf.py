@@ -10,7 +10,7 @@ from torch import Tensor
 from earl.errors import InvalidSetting
 from earl.randomness import words
 
-ROUNDS = 3  # signs and Hadamard transforms until an axis is spread evenly over all coordinates
+ROUNDS = 3  # after so many rounds of signs and transforms an axis is spread over all coordinates
 
 
 @dataclass(frozen=True)

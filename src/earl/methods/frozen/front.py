@@ -1,4 +1,4 @@
-"""A ResNet whose first blocks are frozen one day, and what then takes the place of images."""
+"""A ResNet whose first blocks are frozen after a while, and what is then kept instead of images."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,7 +12,7 @@ from earl.methods.frozen.quantizer import ProductQuantizer, vectors_of
 from earl.nn import ResNet, eval_mode, learning, let_learn
 
 CHUNK = 64  # images that pass the front at once
-PER_CODEWORD = 256  # vectors that k-means looks at, at most
+PER_CODEWORD = 256  # k-means uses at most so many vectors for each codeword
 
 
 class SplitResNet(nn.Module):
@@ -22,7 +22,7 @@ class SplitResNet(nn.Module):
     back. What was frozen when the ResNet was handed over never learns.
     """
 
-    frozen: Tensor  # has it happened?
+    frozen: Tensor  # whether the front is frozen
 
     def __init__(self, backbone: nn.Module, blocks: int, image_shape: tuple[int, int, int]) -> None:
         super().__init__()

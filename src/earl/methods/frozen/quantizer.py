@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from earl.errors import InvalidSetting, require
 from earl.learning import draw_distinct
 
-LLOYD = 20  # iterations of k-means
+LLOYD = 20  # iterations of k-means, by Lloyd's algorithm
 CHUNK = 64  # vectors compared with all codewords at once; their distances stay in the cache
 MOST_CODEWORDS = 2048
 
