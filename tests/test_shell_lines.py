@@ -36,7 +36,6 @@ NOT_RUN = {  # the beginning of a line, and why it is only parsed
     "earl bench": "takes minutes; test_bench runs a row",
     "earl data download": "needs the network",
     "earl run --import my_package": "needs such a module; test_imports has one",
-    "earl sweep … --import": "is only hinted at",
     "earl data prepare": "needs the data set itself",
     "earl sweep mine.toml --engine ray": "needs Ray; test_engines runs it where it is",
     "earl run --method er --dataset cifar10 --stream file:": "needs files of other projects",
