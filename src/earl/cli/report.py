@@ -100,6 +100,7 @@ class ExportFormat(StrEnum):
     csv = "csv"
     parquet = "parquet"
     tensorboard = "tensorboard"
+    records = "records"
 
 
 def table(
@@ -253,11 +254,17 @@ def export(
     where: Where = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Write histories as CSV or parquet, or for TensorBoard."""
+    """Write histories as CSV or parquet, for TensorBoard, or as records to keep."""
+    from earl.report.export.records import export_records
     from earl.report.export.tables import export_csv, export_parquet
     from earl.report.export.tensorboard import export_tensorboard
 
-    write = {"csv": export_csv, "parquet": export_parquet, "tensorboard": export_tensorboard}[to]
+    write = {
+        "csv": export_csv,
+        "parquet": export_parquet,
+        "tensorboard": export_tensorboard,
+        "records": export_records,
+    }[to]
     runs = chosen(folders, where)
     whole = [run for run in runs if not run.damage]
     paths = write(whole, out)
