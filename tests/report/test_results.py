@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from earl.cli.app import app
 from earl.errors import DataNotFound, EarlError, InvalidSetting, MixedRuns
 from earl.experiments.runs.records import find_runs
-from earl.report.export.records import export_records
+from earl.report.export import export_records
 from earl.report.results.description import Description
 from earl.report.results.pages import stale_pages, write_pages
 from run_folders import write_run

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from earl.cli.options import Json
 from earl.cli.text import complain, print_json, say
 
 
@@ -15,7 +16,7 @@ def results(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit with 1 if a page is stale.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Fill the tables of pages from records that are kept.
 
