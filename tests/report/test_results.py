@@ -7,11 +7,14 @@ import pytest
 from typer.testing import CliRunner
 
 from earl.cli.app import app
+from earl.cli.demo import RATES
 from earl.errors import DataNotFound, EarlError, InvalidSetting, MixedRuns
 from earl.experiments.runs.records import find_runs
+from earl.experiments.sweeps.sweepfile import SweepFile, find
 from earl.report.export import export_records
 from earl.report.results.description import Description
 from earl.report.results.pages import stale_pages, write_pages
+from earl.report.results.sheets import best_column
 from run_folders import write_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -158,3 +161,17 @@ def test_no_record_of_this_repository_is_damaged_or_names_a_place() -> None:
     runs = find_runs([ROOT / "results"])
     assert all(run.finished and run.sealed for run in runs)
     assert all(not run.record["places"] and "/" not in run.data["source"] for run in runs)
+
+
+def test_digits_and_the_demo_have_the_rates_that_held_out_digits_chose() -> None:
+    description = Description.open(ROOT / "results" / "tables.toml")
+    sheet = description.sheets["digits-rates-held-out"]
+    runs = find_runs([ROOT / "results" / sheet.runs])
+    chosen = {}
+    for row in sheet.rows:
+        best = best_column(sheet, runs, row)
+        assert best is not None and 0 < best < len(sheet.columns) - 1  # not at the grid's edge
+        chosen[row.label.strip("`")] = float(sheet.columns[best].label)
+    assert {method: chosen[method] for method in RATES} == RATES
+    plan = SweepFile.open(find("digits")).experiments
+    assert {e.method: e.values()["lr"] for e in plan} == chosen
