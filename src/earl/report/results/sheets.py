@@ -158,7 +158,8 @@ def flops(group: Mapping[int, Run]) -> str:
 def about(sheet: Sheet, runs: Sequence[Run]) -> str:
     """Return what the runs of a table have in common, and the command that made them."""
     one = runs[0]
-    seeds = ", ".join(map(str, sorted({run.experiment.seed for run in runs})))
+    numbers = sorted({run.experiment.seed for run in runs})
+    seeds = ("seeds " if len(numbers) > 1 else "seed ") + ", ".join(map(str, numbers))
     lengths = " or ".join(f"{n:,}" for n in sorted({run.samples for run in runs}))
     named = {"d", "hidden"} | {text.partition("=")[0] for text in sheet.where}
     changed = {name for run in runs for name in run.changed} - named
@@ -171,5 +172,5 @@ def about(sheet: Sheet, runs: Sequence[Run]) -> str:
     paired = f"; {PAIRED}" if sheet.compared or sheet.pairs else ""
     read = PAIRED if sheet.kind == "differences" else f"{HOW}{paired}"
     where = f"{one.dataset}, {', '.join(sorted({run.stream for run in runs}))}"
-    facts = f"{where}; streams of {lengths} samples, seeds {seeds}{settings}"
+    facts = f"{where}; streams of {lengths} samples, {seeds}{settings}"
     return f"{read}. {facts}. Made by `{sheet.command}`."
