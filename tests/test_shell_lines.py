@@ -36,6 +36,7 @@ NOT_RUN = {  # the beginning of a line, and why it is only parsed
     "earl bench": "takes minutes; test_bench runs a row",
     "earl results": "needs the records of the repository; test_results runs it",
     "earl table results/": "needs them too",
+    "earl reproduce main --status --out results/": "needs them too",
     "earl data download": "needs the network",
     "earl data prepare": "needs the data set itself",
     "earl sweep mine.toml --engine ray": "needs Ray; test_engines runs it where it is",
