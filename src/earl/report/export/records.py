@@ -4,14 +4,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.export.tables import check_names
 from earl.storage.files import make_directory, replace_text
 
 COPIED = ("history.jsonl", "summary.json")
 
 
-def export_records(runs: Sequence[Run], folder: Path) -> list[Path]:
+def export_records(runs: Sequence[RunRecord], folder: Path) -> list[Path]:
     """Write experiment, history and summary of all runs that have ended; return their folders.
 
     Snapshots and logs stay behind. Seals hold on: they do not cover where data lay.

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from earl.errors import DataNotFound, InvalidSetting, suggest
-from earl.experiments.runs.records import Run, find_runs
+from earl.experiments.runs.records import RunRecord, find_runs
 from earl.report.results.description import Description
 from earl.report.results.sheets import markdown
 from earl.storage.files import replace_text
@@ -41,7 +41,7 @@ def stale_pages(description: Description) -> dict[Path, str]:
     return stale
 
 
-def records(folder: Path) -> list[Run]:
+def records(folder: Path) -> list[RunRecord]:
     """Return the runs of a folder, none if it is not there yet."""
     return find_runs([folder]) if folder.is_dir() else []
 

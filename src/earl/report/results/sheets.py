@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from earl.errors import DataNotFound, InvalidSetting, MixedRuns
-from earl.experiments.runs.records import Run, choose_runs, fits, show
+from earl.experiments.runs.records import RunRecord, choose_runs, fits, show
 from earl.report.groups import by_seed, distinct
 from earl.report.measures import measure_of, value_of
 from earl.report.results.description import Choice, Pair, Sheet
@@ -16,7 +16,7 @@ HOW = "Percent, mean ± standard deviation (seeds)"
 PAIRED = "differences: mean over common seeds, 95 % interval, seeds won"
 
 
-def markdown(sheet: Sheet, runs: Sequence[Run]) -> str:
+def markdown(sheet: Sheet, runs: Sequence[RunRecord]) -> str:
     """Return a described table of these runs, with what a reader has to know below it."""
     finished = [run for run in runs if run.finished]
     make = {"methods": methods, "grid": grid, "differences": differences}[sheet.kind]
@@ -33,10 +33,10 @@ def row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-Made = tuple[list[str], list[list[str]], list[Run]]
+Made = tuple[list[str], list[list[str]], list[RunRecord]]
 
 
-def methods(sheet: Sheet, runs: Sequence[Run]) -> Made:
+def methods(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
     """Return a line for each row with its settings, metrics, differences and training FLOPs."""
     titles = ["method", *sheet.settings]
     for metric in sheet.metrics:
@@ -47,7 +47,7 @@ def methods(sheet: Sheet, runs: Sequence[Run]) -> Made:
     if sheet.compared and sheet.versus not in groups:
         raise InvalidSetting(f"table {sheet.name}: there is no row {sheet.versus!r} to subtract")
     lines: list[list[str]] = []
-    used: list[Run] = []
+    used: list[RunRecord] = []
     for label, group in groups.items():
         one = [*group.values()][:1]
         cells = [label, *(show(run.settings[name]) for run in one for name in sheet.settings)]
@@ -61,11 +61,11 @@ def methods(sheet: Sheet, runs: Sequence[Run]) -> Made:
     return [*titles, "training"], lines, used
 
 
-def grid(sheet: Sheet, runs: Sequence[Run]) -> Made:
+def grid(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
     """Return a line for each row with one metric in each column, the best one bold."""
     (metric,) = sheet.metrics
     lines: list[list[str]] = []
-    used: list[Run] = []
+    used: list[RunRecord] = []
     for choice in sheet.rows:
         groups = [select(runs, (*sheet.where, *choice.where, *c.where)) for c in sheet.columns]
         best = best_column(sheet, runs, choice) if sheet.best_by else None
@@ -77,7 +77,7 @@ def grid(sheet: Sheet, runs: Sequence[Run]) -> Made:
     return [metric, *(column.label for column in sheet.columns)], lines, used
 
 
-def best_column(sheet: Sheet, runs: Sequence[Run], choice: Choice) -> int | None:
+def best_column(sheet: Sheet, runs: Sequence[RunRecord], choice: Choice) -> int | None:
     """Return the column whose runs that fit `best_by` have the largest mean."""
     means = {}
     for i, column in enumerate(sheet.columns):
@@ -87,11 +87,11 @@ def best_column(sheet: Sheet, runs: Sequence[Run], choice: Choice) -> int | None
     return max(means, key=lambda i: means[i]) if means else None
 
 
-def differences(sheet: Sheet, runs: Sequence[Run]) -> Made:
+def differences(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
     """Return a line for each pair with its difference in each column."""
     (metric,) = sheet.metrics
     lines: list[list[str]] = []
-    used: list[Run] = []
+    used: list[RunRecord] = []
     for pair in sheet.pairs:
         cells = [pair.label]
         for column in sheet.columns:
@@ -105,13 +105,13 @@ def differences(sheet: Sheet, runs: Sequence[Run]) -> Made:
 
 
 def both(
-    sheet: Sheet, runs: Sequence[Run], pair: Pair, column: Choice
-) -> tuple[dict[int, Run], dict[int, Run]]:
+    sheet: Sheet, runs: Sequence[RunRecord], pair: Pair, column: Choice
+) -> tuple[dict[int, RunRecord], dict[int, RunRecord]]:
     shared = (*sheet.where, *column.where)
     return select(runs, (*shared, *pair.plus)), select(runs, (*shared, *pair.minus))
 
 
-def select(runs: Sequence[Run], where: Sequence[str]) -> dict[int, Run]:
+def select(runs: Sequence[RunRecord], where: Sequence[str]) -> dict[int, RunRecord]:
     """Return the runs that fit by seed, none if there are none; they differ in nothing else."""
     try:
         chosen = distinct(choose_runs(runs, where))
@@ -124,19 +124,19 @@ def select(runs: Sequence[Run], where: Sequence[str]) -> dict[int, Run]:
     return by_seed(chosen)
 
 
-def values(group: Mapping[int, Run], metric: str) -> dict[int, float]:
+def values(group: Mapping[int, RunRecord], metric: str) -> dict[int, float]:
     """Return a metric by seed."""
     measure = measure_of(metric, [*group.values()])
     found = {seed: value_of(run, measure) for seed, run in group.items()}
     return {seed: value for seed, value in found.items() if value is not None}
 
 
-def mean_of(group: Mapping[int, Run], metric: str) -> str:
+def mean_of(group: Mapping[int, RunRecord], metric: str) -> str:
     found = spread([*values(group, metric).values()])
     return f"{plus_minus(found.mean, found.std, 1)} ({found.n})"
 
 
-def difference(plus: Mapping[int, Run], minus: Mapping[int, Run], metric: str) -> str:
+def difference(plus: Mapping[int, RunRecord], minus: Mapping[int, RunRecord], metric: str) -> str:
     """Return a paired difference with its interval and the number of seeds that were won."""
     if not plus or not minus:
         return NOTHING
@@ -148,14 +148,14 @@ def difference(plus: Mapping[int, Run], minus: Mapping[int, Run], metric: str) -
     return f"{interval(found, 1).rpartition(' ')[0]}, {won} of {found.n}"
 
 
-def flops(group: Mapping[int, Run]) -> str:
+def flops(group: Mapping[int, RunRecord]) -> str:
     """Return what training has cost, on the mean."""
     costs = [run.history[-1].numbers.get("flops") for run in group.values()]
     known = [cost for cost in costs if cost is not None]
     return quantity(fmean(known), "FLOP") if known else NOTHING
 
 
-def about(sheet: Sheet, runs: Sequence[Run]) -> str:
+def about(sheet: Sheet, runs: Sequence[RunRecord]) -> str:
     """Return what the runs of a table have in common, and the command that made them."""
     one = runs[0]
     numbers = sorted({run.experiment.seed for run in runs})
