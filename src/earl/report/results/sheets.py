@@ -13,7 +13,7 @@ from earl.report.tables.layout import NOTHING, interval, plus_minus, quantity
 
 NOT_RUN = "not run yet"
 HOW = "Percent, mean ± standard deviation (seeds)"
-PAIRED = "differences: mean over common seeds, 95 % interval, seeds won"
+PAIRED = "differences in points: mean over common seeds, 95 % interval, seeds won"
 
 
 def markdown(sheet: Sheet, runs: Sequence[RunRecord]) -> str:
@@ -170,7 +170,7 @@ def about(sheet: Sheet, runs: Sequence[RunRecord]) -> str:
     ]
     settings = f"; not the recipe's: {', '.join(common)}" if common else ""
     paired = f"; {PAIRED}" if sheet.compared or sheet.pairs else ""
-    read = PAIRED if sheet.kind == "differences" else f"{HOW}{paired}"
+    read = PAIRED.capitalize() if sheet.kind == "differences" else f"{HOW}{paired}"
     where = f"{one.dataset}, {', '.join(sorted({run.stream for run in runs}))}"
     facts = f"{where}; streams of {lengths} samples, {seeds}{settings}"
     return f"{read}. {facts}. Made by `{sheet.command}`."
