@@ -46,6 +46,14 @@ METHODS.list(
     "earl.methods.er_memory_only:MemoryOnlyER",
     "control: ER trained like EARL, from a balanced memory alone",
 )
+METHODS.list("ncm", "earl.methods.embeddings:NCM", "nearest class mean on fixed features")
+METHODS.list(
+    "slda", "earl.methods.embeddings:SLDA", "streaming discriminant analysis on fixed features"
+)
+METHODS.list(
+    "ranpac", "earl.methods.embeddings:RanPAC", "ridge regression on features projected at random"
+)
+METHODS.list("knn", "earl.methods.embeddings:KNN", "nearest neighbours among features in memory")
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,10 @@ METHOD_FACTS = {
     "remind": MethodFacts("Hayes 2020", False, "codes", 0.25),
     "nc-fscil": MethodFacts("Yang 2023", False, "codes", 0.25),
     "er-memory-only": MethodFacts("Rolnick 2019", False, "images", 1.0),
+    "ncm": MethodFacts("Mensink 2013", False, "class means", 0.02),
+    "slda": MethodFacts("Hayes 2020b", False, "means, a covariance", 0.02),
+    "ranpac": MethodFacts("McDonnell 2023", False, "a Gram matrix", 0.02),
+    "knn": MethodFacts("Cover 1967", False, "features", 0.02),
 }
 
 # A loader is handed a Source (earl/datasets/source.py): folders and options.

@@ -1,5 +1,7 @@
 """Budgets: the bytes that a learner holds, part by part."""
 
+from math import prod
+
 from torch import nn
 from torch.optim import Optimizer
 
@@ -26,8 +28,8 @@ def bytes_held(learner: Learner) -> dict[str, int]:
         if isinstance(part, Memory):
             sizes = {KINDS.get(column, column): n for column, n in part.nbytes().items()}
         elif isinstance(part, Waiting):
-            image = learner.setting.image_shape
-            sizes = {"waiting": part.size * image[0] * image[1] * image[2]}
+            numbers = prod(learner.setting.image_shape) * learner.setting.dtype.itemsize
+            sizes = {"waiting": part.size * numbers}
         elif isinstance(part, nn.Module):
             sizes = {"network": sum(t.nbytes for t in (*part.parameters(), *part.buffers()))}
         else:

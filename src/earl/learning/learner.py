@@ -37,6 +37,7 @@ class Learner(ABC):
     setting: "Setting"
     classes: "Classes"
     work: Work
+    by_gradient: bool = True  # if not, each sample is one update, and `iterations` means nothing
     own_views: float = 0  # images trained on that `augment` did not make, for each that it did
 
     @abstractmethod
@@ -119,6 +120,7 @@ class Setting:
     """What every method in a comparison shares."""
 
     image_shape: tuple[int, int, int]  # (C, H, W)
+    dtype: torch.dtype = torch.uint8  # of raw images; float32 where embeddings take their place
     view: Callable[[Tensor], Tensor]  # raw -> normalised
     augment: Callable[[Tensor, Generator], Tensor]  # raw -> augmented, normalised
     memory_size: int = 500
@@ -144,11 +146,11 @@ class Setting:
 
     def check_images(self, x: Tensor) -> None:
         """Raise InvalidInput unless x is a batch of raw images of the right shape."""
-        check_images(x, self.image_shape)
+        check_images(x, self.image_shape, self.dtype)
 
     def check_samples(self, x: Tensor, y: Tensor) -> None:
         """Raise InvalidInput unless x and y are a batch of raw images with class ids."""
-        check_images(x, self.image_shape)
+        check_images(x, self.image_shape, self.dtype)
         check_labels(y, len(x))
 
 

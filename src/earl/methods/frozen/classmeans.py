@@ -23,15 +23,26 @@ class ClassMeans:
 
     def add(self, generator: Generator, *, y: Tensor, x: Tensor) -> None:
         """Take rows x (B, ...) of the classes y (B,) into their means; nothing is drawn."""
-        missing = int(y.max()) + 1 - len(self._counts)
+        for c, row in zip(y.tolist(), x, strict=True):
+            self.take_in(row, c)
+
+    def take_in(self, row: Tensor, c: int) -> tuple[Tensor, int]:
+        """Take a row into the mean of class c; return how far off it was, and after how many."""
+        missing = c + 1 - len(self._counts)
         if missing > 0:
-            new = torch.zeros(missing, *x.shape[1:])
+            new = torch.zeros(missing, *row.shape)
             self._means = torch.cat((self._means, new)) if len(self._counts) else new
             self._counts = torch.cat((self._counts, self._counts.new_zeros(missing)))
-        self.seen += len(y)
-        for c, row in zip(y.tolist(), x, strict=True):
-            self._counts[c] += 1
-            self._means[c] += (row - self._means[c]) / self._counts[c]
+        self.seen += 1
+        before, off = int(self._counts[c]), row - self._means[c]
+        self._counts[c] += 1
+        self._means[c] += off / (before + 1)
+        return off, before
+
+    @property
+    def means(self) -> Tensor:
+        """The means (n, ...), row c for class number c."""
+        return self._means
 
     def sample(self, n: int, *names: str, generator: Generator) -> tuple[Tensor, ...]:
         """Return "x", the means, and "y", the numbers, of n classes drawn without replacement."""
