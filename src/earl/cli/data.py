@@ -1,4 +1,4 @@
-"""The commands `earl data info`, `earl data prepare` and `earl data download`."""
+"""The commands `earl data info`, `prepare`, `embed` and `download`."""
 
 import time
 from collections.abc import Iterator
@@ -98,6 +98,44 @@ def download(name: Name, data_root: DataRoot = None, as_json: Json = False) -> N
     say(f"Next: earl data prepare {name}" + (f" --data-root {data_root}" if data_root else ""))
 
 
+@app.command()
+def embed(
+    name: Name,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must be new.")],
+    backbone: Annotated[str, typer.Option(help="A pretrained network.")] = "efficientnet-lite0",
+    data_root: DataRoot = None,
+    cache_root: CacheRoot = None,
+    limit: Limit = None,
+    per_class: PerClass = None,
+    skip_broken: SkipBroken = False,
+    settings: Settings = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...; auto is the best.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Encode every image once with a pretrained network; streams of the result are fast."""
+    from earl.experiments.embedding import embed
+    from earl.experiments.experiment import load_data, usable_device
+    from earl.experiments.loading import DataOptions
+    from earl.experiments.options import Options
+    from earl.experiments.places import Places
+    from earl.nn.backbones import open_backbone
+
+    opened, options = open_backbone(backbone), Options({"data": DataOptions})
+    given = options.read(parse_settings(settings or []) | short(limit, per_class, skip_broken))
+    chosen = DataOptions(**options.of("data", given))
+    with progress_bar(name) as progress:
+        dataset = load_data(name, chosen, Places.find(data_root, cache_root), progress)
+        found = embed(dataset, opened, out, device=usable_device(device), progress=progress)
+    facts = {"folder": str(out), "backbone": backbone, "features": opened.features}
+    facts |= {"train": len(found.train), "test": len(found.test)}
+    if as_json:
+        print_json(facts)
+        return
+    for key, value in facts.items():
+        say(f"  {key:<10} {value}")
+    say(f"Next: earl run --method ncm --dataset embeddings:{out}")
+
+
 def short(
     limit: int | None, per_class: int | None, skip_broken: bool
 ) -> "dict[str, bool | int | float | str]":
@@ -162,4 +200,4 @@ def progress_bar(name: str, unit: str = "images") -> "Iterator[Progress]":
 
 
 SECONDS_BETWEEN_LINES = 5.0
-FEW = 5000  # images that are prepared before anyone asks
+FEW = 500  # images that are prepared before anyone asks

@@ -118,6 +118,11 @@ DATASETS.list(
     "earl.data.sets.parquet:load",
     "your own: parquet:PATH with an image and a label column",
 )
+DATASETS.list(
+    "embeddings",
+    "earl.data.sets.embeddings:load",
+    "features of images: embeddings:PATH, written by earl data embed",
+)
 
 STREAMS: "Registry[Callable[..., Schedule]]" = Registry("stream")
 STREAMS.list(

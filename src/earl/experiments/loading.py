@@ -14,7 +14,7 @@ from earl.errors import InvalidSetting, RunConflict
 from earl.experiments.catalogue import DATASETS
 
 MAY_CHANGE = ("source", "skipped", "class_words")  # facts about data that no result hangs on
-OWN = ("folder", "csv", "parquet")  # kinds that are followed by a path
+OWN = ("folder", "csv", "parquet", "embeddings")  # kinds that are followed by a path
 
 
 @dataclass(frozen=True)

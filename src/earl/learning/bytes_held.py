@@ -1,7 +1,5 @@
 """Budgets: the bytes that a learner holds, part by part."""
 
-from math import prod
-
 from torch import nn
 from torch.optim import Optimizer
 
@@ -28,8 +26,7 @@ def bytes_held(learner: Learner) -> dict[str, int]:
         if isinstance(part, Memory):
             sizes = {KINDS.get(column, column): n for column, n in part.nbytes().items()}
         elif isinstance(part, Waiting):
-            numbers = prod(learner.setting.image_shape) * learner.setting.dtype.itemsize
-            sizes = {"waiting": part.size * numbers}
+            sizes = {"waiting": part.size * learner.sample_bytes()}
         elif isinstance(part, nn.Module):
             sizes = {"network": sum(t.nbytes for t in (*part.parameters(), *part.buffers()))}
         else:

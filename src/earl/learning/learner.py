@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -63,6 +64,10 @@ class Learner(ABC):
         network, shape = self.parts()["network"], self.setting.image_shape
         assert isinstance(network, nn.Module)
         return {"images": Pass(network, shape), "forwards": Pass(network, shape, trains=False)}
+
+    def sample_bytes(self) -> int:
+        """Return the bytes of a sample as this learner keeps it while it waits."""
+        return prod(self.setting.image_shape) * self.setting.dtype.itemsize
 
     def costs(self) -> dict[str, float]:
         """Return what learning has cost so far; what a question costs beyond a forward pass."""
