@@ -12,11 +12,10 @@ from earl.data.dataset import Dataset
 from earl.errors import InvalidInput, InvalidSetting
 from earl.experiments.catalogue import METHODS
 from earl.experiments.contract import CHECKS, maker
+from earl.learning import Learner, Setting
 from earl.learning.bytes_held import bytes_held
 from earl.learning.encoded import Encoded, on_features
-from earl.learning.learner import Learner, Setting
-from earl.nn.augment import View
-from earl.nn.networks import ResNet, build
+from earl.nn import ResNet, View, build
 from earl.randomness import Randomness
 from earl.storage.state import digest
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from earl.errors import InvalidInput, InvalidSetting, UnknownName
 from earl.experiments.catalogue import METHODS
+from earl.learning import Learner, Setting
 from earl.learning.bytes_held import bytes_held
-from earl.learning.learner import Learner, Setting
 from earl.methods.embeddings.closed_form import SecondMoment
 
 SIZE = 6

@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from earl.errors import BackboneError, InvalidInput
+from earl.nn import feature_size
 from earl.nn.backbones import Backbone, open_backbone
 from earl.nn.backbones import weights as stored_weights
 from earl.nn.backbones.efficientnet import EfficientNetLite0, SameConv
 from earl.nn.backbones.views import ResizedView
 from earl.nn.backbones.weights import read_weights, weight_file
-from earl.nn.networks import feature_size
 
 PHOTOGRAPHS = {  # what scikit-image brings along, and its class of ImageNet
     "chelsea.png": 285,  # Egyptian cat

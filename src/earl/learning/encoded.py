@@ -9,7 +9,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from earl.errors import InvalidSetting, NotFinite
-from earl.learning.learner import Learner, Setting, Stateful, ask
+from earl.learning.learner import Learner, Stateful
+from earl.learning.passes import ask
+from earl.learning.setting import Setting
 from earl.learning.work import Pass
 from earl.nn.finite import all_finite
 

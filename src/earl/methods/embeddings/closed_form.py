@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from earl.learning.learner import Classes, Learner, Setting, Stateful, ask
-from earl.learning.work import Work
-from earl.nn.networks import feature_size
+from earl.learning import Classes, Learner, Setting, Stateful, Work, ask
+from earl.nn import feature_size
 from earl.randomness import Randomness
 
 
@@ -47,6 +46,30 @@ class ClosedForm(Learner):
 
     def parts(self) -> Mapping[str, Stateful]:
         return {"network": self.network, "classes": self.classes, "work": self.work}
+
+
+class RunningMeans:
+    """The mean of the features of each class, brought up to date sample by sample."""
+
+    def __init__(self, size: int) -> None:
+        self.means = torch.zeros(0, size)  # (n, size), row c for class number c
+        self._counts: list[int] = []
+
+    def add(self, h: Tensor, c: int) -> tuple[Tensor, int]:
+        """Take a vector into the mean of class c; return how far off it was, and after how many."""
+        if (missing := c + 1 - len(self._counts)) > 0:
+            self.means = torch.cat((self.means, torch.zeros(missing, self.means.shape[1])))
+            self._counts += [0] * missing
+        before, off = self._counts[c], h - self.means[c]
+        self._counts[c] += 1
+        self.means[c] += off / self._counts[c]
+        return off, before
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"means": self.means, "counts": torch.tensor(self._counts, dtype=torch.int64)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.means, self._counts = state["means"], state["counts"].tolist()
 
 
 class SecondMoment:

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import Setting, Stateful
-from earl.learning.memory import Memory, greedy_balanced
+from earl.learning import Memory, Setting, Stateful, greedy_balanced
 from earl.methods.embeddings.closed_form import ClosedForm
 
 

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import UnknownName, suggest
-from earl.learning.learner import Setting, Stateful
-from earl.methods.embeddings.closed_form import ClosedForm
-from earl.methods.frozen.classmeans import ClassMeans
+from earl.learning import Setting, Stateful
+from earl.methods.embeddings.closed_form import ClosedForm, RunningMeans
 
 
 class NCM(ClosedForm):
@@ -31,10 +30,10 @@ class NCM(ClosedForm):
             raise UnknownName(f"distance = {distance!r} does not exist; {suggest(distance, known)}")
         super().__init__(backbone, setting)
         self.cosine = distance == "cosine"
-        self.means = ClassMeans()
+        self.means = RunningMeans(self.size)
 
     def _learn(self, h: Tensor, c: int) -> None:
-        self.means.take_in(F.normalize(h, dim=0) if self.cosine else h, c)
+        self.means.add(F.normalize(h, dim=0) if self.cosine else h, c)
 
     def scores(self, x: Tensor) -> Tensor:
         """Return the cosine with each mean, or minus half the squared distance to it."""

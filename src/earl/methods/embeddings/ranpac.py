@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import Setting, Stateful
+from earl.learning import Setting, Stateful
 from earl.methods.embeddings.closed_form import ClosedForm, SecondMoment
 from earl.nn.room import require_room
 

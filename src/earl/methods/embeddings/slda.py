@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import Setting, Stateful
-from earl.methods.embeddings.closed_form import ClosedForm, SecondMoment
-from earl.methods.frozen.classmeans import ClassMeans
+from earl.learning import Setting, Stateful
+from earl.methods.embeddings.closed_form import ClosedForm, RunningMeans, SecondMoment
 
 
 class SLDA(ClosedForm):
@@ -34,12 +33,12 @@ class SLDA(ClosedForm):
             raise InvalidSetting(f"block = {block} must be at least 1")
         super().__init__(backbone, setting)
         self.shrinkage = shrinkage
-        self.means = ClassMeans()
+        self.means = RunningMeans(self.size)
         self.scatter = SecondMoment(self.size, block)
         self._precision: tuple[int, Tensor] | None = None
 
     def _learn(self, h: Tensor, c: int) -> None:
-        off, before = self.means.take_in(h, c)
+        off, before = self.means.add(h, c)
         # Welford: with this weight the sum is the scatter around the means as they are now.
         self.scatter.add(math.sqrt(before / (before + 1)) * off)
 
