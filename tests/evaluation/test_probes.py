@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from earl.data.streams import Schedule, Stream, disjoint
+from earl.data.setups import disjoint
+from earl.data.streams import Schedule, Stream
 from earl.errors import EarlError
 from earl.evaluation.history import Evaluation
 from earl.evaluation.loop import Exam, Scene, examine, learn_online

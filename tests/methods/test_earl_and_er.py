@@ -14,7 +14,7 @@ from earl.data.dataset import Dataset, Split
 from earl.data.streams import Schedule, Stream
 from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
 from earl.evaluation.loop import Exam, learn_online
-from earl.experiments.catalogue import METHOD_FACTS
+from earl.experiments.catalogue import METHODS
 from earl.learning.learner import Learner
 from earl.learning.setting import Setting
 from earl.methods.earl.earl import EARL
@@ -212,7 +212,7 @@ def test_the_memory_part_of_a_waiting_block_is_drawn_anew_every_step(
 NEW_WEIGHTS = ("head",)  # replicas of one network are meant to begin with the same rows
 
 
-@pytest.mark.parametrize("name", list(METHOD_FACTS))
+@pytest.mark.parametrize("name", list(METHODS.names()))
 def test_no_random_numbers_are_used_for_two_things(
     name: str, make: Make, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -448,7 +448,7 @@ def test_any_module_can_be_the_backbone(dataset: Dataset, make: Make) -> None:
 
 
 @pytest.mark.usefixtures("bfloat16")
-@pytest.mark.parametrize("name", list(METHOD_FACTS))
+@pytest.mark.parametrize("name", list(METHODS.names()))
 def test_half_as_many_bits_in_networks_change_answers_a_little_and_what_is_kept_stays_precise(
     name: str, make: Make, dataset: Dataset
 ) -> None:

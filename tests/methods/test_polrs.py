@@ -9,7 +9,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from earl.data.dataset import Dataset, Split
-from earl.data.streams import Schedule, Stream, disjoint
+from earl.data.setups import disjoint
+from earl.data.streams import Schedule, Stream
 from earl.errors import InvalidSetting
 from earl.evaluation.loop import Exam, learn_online
 from earl.learning.learner import Learner

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from earl.learning.setting import Setting
-from earl.nn.modes import evaluating, train_forward
+from earl.nn.modes import evaluating
 from earl.nn.precision import precisely, widened
 
 
@@ -21,7 +21,7 @@ def ask(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
 def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
     """Return what a network makes of a batch that it is trained on, ready as `augment` gives it."""
     with precisely(setting.precision, setting.device):
-        out = setting.ranks.forward(network, x) if setting.ranks else train_forward(network, x)
+        out = setting.ranks.forward(network, x)
     return widened(out)
 
 

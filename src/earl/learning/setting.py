@@ -11,7 +11,7 @@ from earl.errors import InvalidSetting
 from earl.learning.inputs import check_images, check_labels
 from earl.nn.onednn import require_bfloat16
 from earl.nn.precision import takes_bfloat16_on_cpu
-from earl.nn.ranks import Ranks
+from earl.nn.ranks import ALONE, Alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Setting:
     samples: int | None = None  # of the whole stream, where that is known
     flops: float | None = None  # that a sample earns for training, instead of `iterations`
     precision: Literal["float32", "bfloat16"] = "float32"  # of products within networks
-    ranks: Ranks | None = None  # the processes that train together
+    ranks: Alone = ALONE  # the processes that train together
 
     def __post_init__(self) -> None:
         for name in ("memory_size", "batch_size"):
