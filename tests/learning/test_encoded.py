@@ -24,7 +24,14 @@ SIZE = 16  # features of the small network
 EVERY = ("er", "er-mir", "er-memory-only", "ewc", "der++", "earl", "vanilla-etf")
 EVERY += ("ncm", "slda", "ranpac", "knn")
 GIVEN: Mapping[str, dict[str, object]] = {
-    "earl": {"d": 15, "hidden": 16, "preparatory": False},
+    "earl": {
+        "d": 20,
+        "hidden": 0,
+        "preparatory": False,
+        "projection": "isometric",
+        "residual_source": "means",
+        "tau": 0.05,
+    },
     "vanilla-etf": {"d": 15, "hidden": 16},
     "ranpac": {"projected": 64},
 }

@@ -97,7 +97,8 @@ def test_slda_is_discriminant_analysis_in_closed_form(shrinkage: float, block: i
     x, labels = h.double().numpy(), y.numpy()
     means = np.stack([x[labels == c].mean(axis=0) for c in range(3)])
     off = x - means[labels]
-    sigma = (1 - shrinkage) * off.T @ off / len(x) + shrinkage * np.eye(SIZE)
+    sigma = off.T @ off / len(x)
+    sigma = (1 - shrinkage) * sigma + shrinkage * np.trace(sigma) / SIZE * np.eye(SIZE)
     asked = blobs(40, seed=7)[0]
     gap = asked.double().numpy()[:, None] - means[None]
     distances = np.einsum("bcs,bcs->bc", gap @ np.linalg.inv(sigma), gap)

@@ -22,6 +22,7 @@ from earl.learning import (
     ask,
     forward,
 )
+from earl.methods.earl.frozen_means import FrozenMeans, make_isometric
 from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.earl.preparatory import (
     PreparatoryData,
@@ -70,7 +71,8 @@ class EARL(Learner):
         negative: Literal["rotation", "permutation", "cutmix", "noise"] = "rotation",
         correction: bool = True,
         classifier: Literal["fixed", "learnable"] = "fixed",
-        residual_source: Literal["train", "refresh"] = "train",
+        residual_source: Literal["train", "refresh", "means"] = "train",
+        projection: Literal["random", "isometric"] = "random",
         policy: Literal["greedy_balanced", "reservoir", "class_reservoir", "gdumb"] = (
             "greedy_balanced"
         ),
@@ -83,7 +85,13 @@ class EARL(Learner):
         one_of("preparatory_count", preparatory_count, ("inside", "on-top"))
         one_of("negative", negative, tuple(NEGATIVES))
         one_of("classifier", classifier, ("fixed", "learnable"))
-        one_of("residual_source", residual_source, ("train", "refresh"))
+        one_of("residual_source", residual_source, ("train", "refresh", "means"))
+        one_of("projection", projection, ("random", "isometric"))
+        if preparatory and negative != "noise" and setting.image_shape[1:] == (1, 1):
+            raise InvalidSetting(
+                f"negative = {negative} moves pixels, and embeddings have none; set "
+                "preparatory=false, or negative=noise"
+            )
         one_of("policy", policy, tuple(POLICIES))
         self.setting = setting
         self.k, self.tau, self.lam = k, tau, lam
@@ -94,8 +102,16 @@ class EARL(Learner):
         etf = SimplexETF(d, setting.seed)
         self.frame = Frame(etf, setting.device)
         size = feature_size(backbone, setting.image_shape)
-        p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
-        self.f = nn.Sequential(backbone, p).to(setting.device)  # f = p after g
+        self.p = p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
+        if projection == "isometric":
+            make_isometric(p.linear, self.randomness.at(0, "isometry"))
+        self.means = None  # of the classes, in the place of stored features
+        if residual_source == "means":
+            self.means = FrozenMeans(backbone, size)
+            self.f = nn.Sequential(backbone, nn.Sequential(self.means.centre, p))
+        else:
+            self.f = nn.Sequential(backbone, p)  # f = p after g
+        self.f.to(setting.device)
         self.learned = None  # rows in place of the fixed vectors, to compare with
         if classifier == "learnable":
             rows = build(lambda: GrowingLinear(d), self.randomness.at(0, "classifier"))
@@ -120,7 +136,10 @@ class EARL(Learner):
             if self.learned is not None:
                 n = len(self.classes)
                 self.learned.grow(n, self.optimizer, self.randomness.at(n, "classifier"))
-            if self.correction:
+            if self.means is not None:
+                self.means.add(ask(self.f[0], self.setting, x_i)[0], int(y_i))
+                self.work.count(forwards=1)
+            elif self.correction:
                 self.residuals.extend(len(self.classes))
             if self.prepare is not None:
                 self.prepare.assign(len(self.classes))  # m keeps off the vectors of seen classes
@@ -140,7 +159,7 @@ class EARL(Learner):
             loss = loss + F.cross_entropy(COSINE_SCALE * f_hat @ W.T, Y_d)
         differentiate(loss, self.optimizer)
         self.optimizer.step()
-        if self.correction and not self.refresh:
+        if self.correction and not self.refresh and self.means is None:
             self.residuals.push(f_hat.detach(), Y)  # the residual w_Y - f_hat follows from it
         self.work.add(images=len(X) + len(X_p))
 
@@ -207,6 +226,8 @@ class EARL(Learner):
 
     def _pairs(self) -> tuple[Tensor, Tensor]:
         """Return the features (N, d) and classes (N,) that correct, as of now."""
+        if self.means is not None:
+            return self.means.through(self.p)
         if not self.refresh:
             return self.residuals.pairs()
         now = (self.work.updates, self.memory.seen)
@@ -231,7 +252,7 @@ class EARL(Learner):
 
         Distances to N features of d numbers, each subtracted, squared and added; choosing k.
         """
-        N = self.residuals.per_class * len(self.classes)
+        N = (self.residuals.per_class if self.means is None else 1) * len(self.classes)
         return 3 * self.frame.etf.d * N + self.k * N if self.correction else 0
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -252,6 +273,8 @@ class EARL(Learner):
             parts["prepare"] = self.prepare
         if self.learned is not None:
             parts["classifier"] = self.learned
+        if self.means is not None:
+            parts["means"] = self.means
         return parts
 
 

@@ -24,7 +24,7 @@ class SLDA(ClosedForm):
         backbone: nn.Module,
         setting: Setting,
         *,
-        shrinkage: float = 1e-4,
+        shrinkage: float = 0.5,
         block: int = 64,
     ) -> None:
         if not 0 < shrinkage <= 1:
@@ -43,11 +43,15 @@ class SLDA(ClosedForm):
         self.scatter.add(math.sqrt(before / (before + 1)) * off)
 
     def precision(self) -> Tensor:
-        """Return Λ = ((1 − ε) Σ + ε I)⁻¹, (size, size), calculated when Σ has changed."""
+        """Return Λ = ((1 − ε) Σ + ε v I)⁻¹, (size, size), calculated when Σ has changed.
+
+        v is the mean variance of a feature, so that ε needs no scale; 1 as long as there is none.
+        """
         if self._precision is None or self._precision[0] != self.scatter.count:
             sigma = self.scatter.sum.double() / max(1, self.scatter.count)
+            v = float(sigma.diagonal().mean()) or 1.0
             sigma = (1 - self.shrinkage) * sigma
-            sigma.diagonal().add_(self.shrinkage)
+            sigma.diagonal().add_(self.shrinkage * v)
             inverse = torch.cholesky_inverse(torch.linalg.cholesky(sigma))
             self._precision = (self.scatter.count, inverse.float().to(self.setting.device))
         return self._precision[1]
