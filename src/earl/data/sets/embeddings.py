@@ -49,7 +49,7 @@ def load(source: Source) -> Dataset:
         class_names=tuple(manifest["class_names"]),
         mean=(),  # they are not images: nothing is normalised
         std=(),
-        source=f"{folder} ({manifest['backbone']} of {manifest['source']})",
+        source=f"{manifest['name']}, encoded by {manifest['backbone']}",
         notes=tuple(manifest["notes"]),
         words=tuple(manifest["words"]),
     )
@@ -79,7 +79,6 @@ def write(folder: Path, dataset: Dataset, backbone: str) -> None:
         "kind": KIND,
         "name": dataset.name,
         "backbone": backbone,
-        "source": dataset.source or dataset.name,
         "of_images_sha256": dataset.images_sha256,
         "class_names": list(dataset.class_names),
         "words": list(dataset.words),
