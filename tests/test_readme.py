@@ -1,4 +1,4 @@
-"""What the README and CONTRIBUTING show, runs; what they name, exists."""
+"""What the README, CONTRIBUTING and the docs show, runs; what they name, exists."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from children import Children
 from earl.experiments.catalogue import METHODS
+from run_folders import write_run
 
 ROOT = Path(__file__).parent.parent
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -17,13 +18,18 @@ def blocks(name: str) -> list[str]:
 
 
 def cases() -> list[tuple[str, int]]:
-    return [(n, i) for n in ("README.md", "CONTRIBUTING.md") for i in range(len(blocks(n)))]
+    """Return all examples: the pages that hold any, and their numbers."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    names = [page.relative_to(ROOT).as_posix() for page in pages]
+    return [(name, i) for name in names for i in range(len(blocks(name)))]
 
 
 @pytest.mark.parametrize(("name", "number"), cases())
 def test_every_python_example_runs(
     name: str, number: int, children: Children, tmp_path: Path
 ) -> None:
+    for method in ("er", "earl"):  # the finished runs that pages of results speak of
+        write_run(tmp_path / "runs", method, 1, [0.5, 0.6])
     done = children.run("-c", blocks(name)[number], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 

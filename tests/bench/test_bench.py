@@ -156,7 +156,7 @@ def test_updating_tells_the_flops_of_a_whole_block() -> None:
     flops = updating(learner)
     flops()
     B = learner.setting.batch_size  # half a batch waits, then as many updates follow
-    assert flops() == B // 2 * B * learner.work.price("images")
+    assert flops() == B // 2 * B * learner.work.flops_per_input("images")
 
 
 def test_the_bare_step_trains_a_copy() -> None:

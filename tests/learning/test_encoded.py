@@ -159,7 +159,7 @@ def test_encoding_is_counted_at_its_price(setting: Setting, dataset: Dataset) ->
     learner.observe(x, y)
     costs = learner.costs()
     assert costs["encoded"] == len(y)
-    assert costs["flops"] >= len(y) * learner.work.price("encoded") > 0
+    assert costs["flops"] >= len(y) * learner.work.flops_per_input("encoded") > 0
 
 
 def test_the_learner_behind_can_still_be_looked_into(setting: Setting, dataset: Dataset) -> None:

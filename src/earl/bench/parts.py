@@ -30,7 +30,7 @@ from earl.learning.memory import Memory
 from earl.learning.policies import greedy_balanced
 from earl.methods.earl.earl import EARL
 from earl.methods.earl.residuals import ResidualMemory
-from earl.nn.modes import evaluating
+from earl.nn.modes import eval_mode
 from earl.randomness import Randomness
 
 REPEATS = 200  # of what takes microseconds
@@ -79,7 +79,7 @@ def forward(network: nn.Module, x: Tensor) -> Thing:
     ready = (x / 255).to(memory_format=torch.channels_last)
 
     def run() -> float:
-        with evaluating(network), torch.inference_mode():
+        with eval_mode(network), torch.inference_mode():
             network(ready)
         return 1
 
@@ -202,7 +202,8 @@ def held(effort: Effort) -> Iterator[Measured]:
         for _ in range(classes):
             learner.observe(*next(coming))
         learner.predict(next(coming)[0])
-        learner.frame.back(learner.prepare.m.flatten())  # every vector that may be a target
+        targets = learner.prepare.m.flatten()
+        learner.frame.preparatory_vectors(targets)  # every vector that may be a target
     size = (learner.frame.nbytes() + learner.residuals.nbytes()) / 1e6
     yield Measured(
         case="ETF + residuals, 100 classes, d = 4096", value=size, unit="MB", target=25.0
@@ -237,7 +238,8 @@ def peak(effort: Effort) -> Iterator[Measured]:
 
     for width in (16,) if effort.quick else (16, 64):
         learner = learner_without_data(narrow(width), CIFAR, 1)
-        bare, flops = bare_step(learner), learner.setting.batch_size * learner.work.price("images")
+        bare = bare_step(learner)
+        flops = learner.setting.batch_size * learner.work.flops_per_input("images")
         things: dict[str, Thing] = {
             "product": multiply,
             "bare": lambda bare=bare, flops=flops: bare() * flops,  # type: ignore[misc]

@@ -74,7 +74,7 @@ def beside_bare(learner: Learner, effort: Effort, samples: int = 1) -> Times:
 def methods(effort: Effort) -> Iterator[Measured]:
     """Time the updates of other methods beside what their FLOPs would cost at the bare pace."""
     er = midway(on("cifar10", "er", width=16))
-    bare, flops = bare_step(er), er.setting.batch_size * er.work.price("images")
+    bare, flops = bare_step(er), er.setting.batch_size * er.work.flops_per_input("images")
 
     def bare_steps() -> float:
         return flops * sum(bare() for _ in range(BARE_STEPS))

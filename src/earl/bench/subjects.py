@@ -59,7 +59,9 @@ def earl_midway(
     learner.residuals.extend(classes)
     learner.prepare.assign(classes)
     learner.memory.add(Randomness(0).at(0, "insert"), x=x, y=y)
-    learner.frame.back(learner.prepare.m.flatten())  # vectors are made once, before this moment
+    learner.frame.preparatory_vectors(
+        learner.prepare.m.flatten()
+    )  # vectors are made once, before this moment
     return learner
 
 

@@ -18,7 +18,7 @@ from earl.nn.ranks import ALONE, Alone
 
 
 @dataclass(frozen=True)
-class Scene:
+class ProbeInput:
     """A learner at an evaluation, and all that a probe may look at."""
 
     learner: Learner
@@ -29,7 +29,7 @@ class Scene:
     seen: Tensor  # indices of the training images that have arrived, in that order
 
 
-Probe = Callable[[Scene], dict[str, Reading]]
+Probe = Callable[[ProbeInput], dict[str, Reading]]
 """Measures a learner, and changes nothing in it."""
 
 
@@ -152,7 +152,7 @@ def examine(
         right, others = exam.grade(learner, every[~torch.isin(every, asked)])
         hits = sum(correct.values()) + sum(right.values())
         extra["accuracy_all_domains"] = hits / max(1, sum(total.values()) + sum(others.values()))
-    scene = Scene(learner, step, exam.test, asked, stream.split, seen)
+    given = ProbeInput(learner, step, exam.test, asked, stream.split, seen)
     for probe in probes.values():
-        extra |= probe(scene)
+        extra |= probe(given)
     return correct, total, extra

@@ -47,10 +47,10 @@ def cost_of(experiment: Experiment, image_shape: Shape, classes: int, tasks: int
     """
     learner = warmed_up(experiment, image_shape, classes, tasks)
     passes = passes_per_update(experiment, image_shape[0], classes, tasks)
-    flops = sum(n * learner.work.price(name) for name, n in passes.items() if n)
+    flops = sum(n * learner.work.flops_per_input(name) for name, n in passes.items() if n)
     if not isinstance(learner, EARL):
         return Cost(flops, bytes_held(learner))
-    answer = learner.work.price("forwards"), learner.correction_flops()
+    answer = learner.work.flops_per_input("forwards"), learner.correction_flops()
     return Cost(flops, bytes_held(learner), *answer)
 
 

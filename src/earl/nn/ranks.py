@@ -1,9 +1,9 @@
 """Ranks: processes that train one learner together, each on its share of every batch.
 
-Every rank holds the same learner, sees the same samples and draws the same random numbers. Shared
-out are only the passes of batches through networks: each rank takes its rows, batch norm looks at
-the rows of all, what comes out is gathered, and gradients are averaged by PyTorch's
-DistributedDataParallel. So a method need not know of it, and learns what it learns alone.
+Every rank holds the same learner, sees the same samples and draws the same random numbers. Only the
+passes of batches through networks are shared: each rank takes its rows, batch norm uses the rows of
+all ranks, the outputs are gathered, and PyTorch's DistributedDataParallel averages the gradients.
+So a method need not know that there are ranks, and learns the same as in one process.
 """
 
 from collections.abc import Callable

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
 from earl.methods.embeddings.closed_form import RunningMeans
-from earl.nn import evaluating
+from earl.nn.modes import eval_mode
 
 # Adam moves every weight by about lr, however large it is: a projection five times as large turns a
 # fifth as fast, and few samples do not lead it astray. Chosen on training images held out.
@@ -51,7 +51,7 @@ class FrozenMeans(RunningMeans):
     def through(self, p: nn.Module) -> tuple[Tensor, Tensor]:
         """Return the unit vectors (n, d) that a projection makes of the means, and 0 … n - 1."""
         point = self.centre.point
-        with evaluating(p), torch.inference_mode():
+        with eval_mode(p), torch.inference_mode():
             seen = F.normalize(p(self.means.to(point.device) - point), dim=1)
         return seen, torch.arange(len(seen))
 
