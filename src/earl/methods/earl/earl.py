@@ -85,12 +85,9 @@ class EARL(Learner):
         policy: PolicyName = "greedy_balanced",
     ) -> None:
         check_numbers(k=k, tau=tau, lam=lam, pairs_per_class=pairs_per_class, hidden=hidden)
-        check_names(negative=negative, classifier=classifier, policy=policy)
+        check_names(negative=negative, classifier=classifier, policy=policy, projection=projection)
         check_names(preparatory_count=preparatory_count, residual_source=residual_source)
-        check_names(projection=projection)
-        pixels = not preparatory or negative == "noise" or setting.image_shape[1:] != (1, 1)
-        why = f"negative = {negative} moves pixels, and embeddings have none; set preparatory=false"
-        require(pixels, why)
+        check_pixels(preparatory and negative != "noise", setting)
         self.setting = setting
         self.k, self.tau, self.lam = k, tau, lam
         self.correction, self.refresh = correction, residual_source == "refresh"
@@ -98,13 +95,7 @@ class EARL(Learner):
         self.own_views = float("inf") if negative == "noise" else 0  # noise is nobody's image
         self.randomness = Randomness(setting.seed)
         self.frame = Frame(SimplexETF(d, setting.seed), setting.device)
-        self._make_networks(
-            backbone,
-            hidden,
-            learnable=classifier == "learnable",
-            isometric=projection == "isometric",
-            means=residual_source == "means",
-        )
+        self._make_networks(backbone, hidden, classifier, projection, residual_source)
         self.memory = Memory(setting.memory_size, POLICIES[policy])
         self.residuals = ResidualMemory(pairs_per_class, d, setting.device)
         K = self.frame.etf.K
@@ -115,19 +106,21 @@ class EARL(Learner):
         self._refreshed: tuple[object, Tensor, Tensor] | None = None
 
     def _make_networks(
-        self, backbone: nn.Module, hidden: int, *, learnable: bool, isometric: bool, means: bool
+        self, backbone: nn.Module, hidden: int, classifier: str, projection: str, source: str
     ) -> None:
         """Make f = p after g, rows in place of the fixed vectors to compare with, and Adam."""
         d, setting = self.frame.etf.d, self.setting
         size = feature_size(backbone, setting.image_shape)
         self.p = p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
-        if isometric:
+        if projection == "isometric":
             make_isometric(p.linear, self.randomness.at(0, "isometry"))
-        self.means = FrozenMeans(backbone, size) if means else None  # instead of stored features
+        self.means = (
+            FrozenMeans(backbone, size) if source == "means" else None
+        )  # instead of stored features
         seen = p if self.means is None else nn.Sequential(self.means.centre, p)
         self.f = nn.Sequential(backbone, seen).to(setting.device)
         self.learned = None
-        if learnable:
+        if classifier == "learnable":
             rows = build(lambda: GrowingLinear(d), self.randomness.at(0, "classifier"))
             self.learned = rows.to(setting.device)
         trained = [self.f] if self.learned is None else [self.f, self.learned]
@@ -291,6 +284,12 @@ def check_numbers(*, k: int, tau: float, lam: float, pairs_per_class: int, hidde
     require(lam >= 0, f"lam = {lam} must not be negative")
     require(pairs_per_class >= 1, f"pairs_per_class = {pairs_per_class} must be at least 1")
     require(hidden >= 0, f"hidden = {hidden} must not be negative (0: no hidden layers)")
+
+
+def check_pixels(moved: bool, setting: Setting) -> None:
+    """Raise InvalidSetting if pixels are to be moved where there are none."""
+    none = setting.image_shape[1:] == (1, 1)
+    require(not (moved and none), "embeddings have no pixels to move; set preparatory=false")
 
 
 def check_names(**chosen: str) -> None:

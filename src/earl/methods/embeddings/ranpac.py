@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning import Setting, Stateful
+from earl.learning import Pass, Setting, Stateful
 from earl.methods.embeddings.closed_form import ClosedForm, SecondMoment
 from earl.nn.room import require_room
 
@@ -90,6 +90,11 @@ class RanPAC(ClosedForm):
     def _learn(self, h: Tensor, c: int) -> None:
         phi = self.projection(h.to(self.setting.device))
         self.gram.add_labelled(phi.cpu(), c)
+        self.work.count(projected=1)
+
+    def passes(self) -> Mapping[str, Pass]:
+        projected = Pass(self.projection, (self.size,), trains=False)
+        return {**super().passes(), "projected": projected}
 
     def weights(self) -> Tensor:
         """Return (G + λ I)⁻¹ C, (projected, n), calculated when G has changed.
