@@ -23,6 +23,10 @@ class InvalidSetting(EarlError, ValueError):
     """A setting has a value it cannot have."""
 
 
+class BackboneError(EarlError):
+    """A pretrained network cannot be had: something is missing, damaged, or gives no features."""
+
+
 class TooLarge(InvalidSetting):
     """A setting asks for more memory than there is; nothing was allocated."""
 

@@ -22,6 +22,7 @@ ROWS: Mapping[str, Measure] = {
     "memory": parts.memory,
     "stream": steps.stream,
     "classes": steps.classes,
+    "embeddings": steps.embeddings,
     "guards": guards.guards,
     "bytes": parts.held,
     "data": starts.data,

@@ -22,6 +22,8 @@ from earl.learning.learner import Learner
 
 FAMILY = ("earl", "vanilla-etf", "earl-no-rc", "earl-no-pdt", "earl-learnable")
 QUICKLY = ("er", "scr")  # the methods of a quick run
+EMBEDDING = (1280, 1, 1)  # of EfficientNet-Lite0
+ON_EMBEDDINGS = {"ncm": 2000.0, "slda": 2000.0, "ranpac": None, "knn": None, "earl": None}
 STREAM = 200_000  # samples
 BARE_STEPS = 4  # of a turn beside methods that train on a block of samples at once
 SAMPLES = 50  # of a turn where a step takes next to no time
@@ -81,9 +83,20 @@ def methods(effort: Effort) -> Iterator[Measured]:
     for name in QUICKLY if effort.quick else METHODS.names():
         if name in FAMILY:
             continue
-        update = updating(midway(on("cifar10", name, width=16)))
-        times = take_turns({name: update, "bare": bare_steps}, effort)
+        learner = midway(on("cifar10", name, width=16))
+        if not learner.by_gradient:  # see `embeddings`
+            continue
+        times = take_turns({name: updating(learner), "bare": bare_steps}, effort)
         yield ratio_of(name, times, name, "bare", target=1.15, show=False)
+
+
+def embeddings(effort: Effort) -> Iterator[Measured]:
+    """Time how many embeddings a second are learned, one by one and without questions."""
+    for name, least in ON_EMBEDDINGS.items():
+        learner = midway(on("embeddings:none", name), EMBEDDING)
+        times = take_turns({name: observing(learner, SAMPLES)}, effort)
+        value = 1 / times.median(name)
+        yield Measured(case=name, value=value, unit="samples/s", target=least, at_least=True)
 
 
 def classes(effort: Effort) -> Iterator[Measured]:

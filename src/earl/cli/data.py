@@ -1,13 +1,23 @@
-"""The commands `earl data info`, `earl data prepare` and `earl data download`."""
+"""The commands `earl data info`, `prepare`, `embed` and `download`."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from earl.cli.options import CacheRoot, DataRoot, Json, Settings, SkipBroken
+from earl.cli.options import (
+    CacheRoot,
+    DataRoot,
+    Device,
+    Json,
+    Limit,
+    PerClass,
+    Settings,
+    SkipBroken,
+)
 from earl.cli.text import parse_settings, print_json, say
 
 if TYPE_CHECKING:
@@ -54,6 +64,39 @@ def prepare(
         dataset = load_data(name, chosen, places, progress)
     seconds = round(time.monotonic() - start, 1)
     print_description(summary(dataset) | {"seconds": seconds}, as_json)
+
+
+@app.command()
+def embed(
+    name: Name,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must be new.")],
+    backbone: Annotated[str, typer.Option(help="A pretrained network.")] = "efficientnet-lite0",
+    data_root: DataRoot = None,
+    cache_root: CacheRoot = None,
+    limit: Limit = None,
+    per_class: PerClass = None,
+    skip_broken: SkipBroken = False,
+    settings: Settings = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Encode every image once with a pretrained network; streams of the result are fast."""
+    from earl.experiments.embedding import embed
+    from earl.experiments.loading import DataOptions, load_data
+    from earl.experiments.machine import usable_device
+    from earl.experiments.options import Options
+    from earl.experiments.places import Places
+    from earl.nn.backbones import open_backbone
+
+    opened, options = open_backbone(backbone), Options({"data": DataOptions})
+    flags = flag_settings(limit, per_class, skip_broken)
+    given = options.read(parse_settings(settings or []) | flags)
+    chosen = DataOptions(**options.of("data", given))
+    with progress_bar(name) as progress:
+        dataset = load_data(name, chosen, Places.find(data_root, cache_root), progress)
+        found = embed(dataset, opened, out, device=usable_device(device), progress=progress)
+    facts = {"folder": str(out), "backbone": backbone, "features": opened.features}
+    print_description(facts | {"train": len(found.train), "test": len(found.test)}, as_json)
 
 
 @app.command()

@@ -10,6 +10,8 @@ from torch import Tensor
 from earl.errors import InvalidInput
 from earl.storage.printable import titles
 
+KINDS = (torch.uint8, torch.float32)  # of images, and of embeddings (N, features, 1, 1)
+
 
 class Images(Protocol):
     """Raw images, in memory (a uint8 tensor) or not (a list of files, for example)."""
@@ -56,9 +58,7 @@ class Split:
 
     def __post_init__(self) -> None:
         shape = self.images.shape
-        if len(shape) != 4 or (
-            isinstance(self.images, Tensor) and self.images.dtype != torch.uint8
-        ):
+        if len(shape) != 4 or (isinstance(self.images, Tensor) and self.images.dtype not in KINDS):
             raise InvalidInput(f"images must be uint8 of shape (N, C, H, W), not {tuple(shape)}")
         for name, values in (("labels", self.labels), ("domains", self.domains)):
             if values is not None and (values.dtype != torch.int64 or values.shape != shape[:1]):
@@ -81,7 +81,7 @@ class Dataset:
     train: Split
     test: Split
     class_names: tuple[str, ...]
-    mean: tuple[float, ...]  # of the channels, for images scaled to 0..1
+    mean: tuple[float, ...]  # of the channels, for images scaled to 0..1; () of embeddings
     std: tuple[float, ...]
     source: str = ""  # where the images come from
     skipped: tuple[str, ...] = ()  # broken images that were left out, and why
@@ -93,6 +93,11 @@ class Dataset:
     def titles(self) -> tuple[str, ...]:
         """The names of the classes for people: with their words, where there are any."""
         return titles(self.class_names, self.words)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether embeddings stand in place of images: float32 (features, 1, 1), as they are."""
+        return not self.mean
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -26,7 +26,7 @@ class Source:
 
     root: Path  # where data sets lie
     cache: Path  # where decoded copies go
-    path: str = ""  # of "folder:", "csv:" and "parquet:", what follows the colon
+    path: str = ""  # of "folder:" and others of the user's, what follows the colon
     workers: int = 1
     progress: Progress = silent
     image_size: int = 0  # 0: the data set's own

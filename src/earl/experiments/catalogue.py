@@ -4,9 +4,10 @@ Objects are named by where they live and imported when asked for: `earl list` ne
 Your own go in from outside with the same registries: `@METHODS.register("mine")`.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from earl.experiments.facts import DatasetFacts as DatasetFacts
+from earl.experiments.facts import MethodFacts as MethodFacts
 from earl.experiments.registry import Registry
 
 if TYPE_CHECKING:  # types only: importing these would import torch
@@ -19,26 +20,6 @@ if TYPE_CHECKING:  # types only: importing these would import torch
     from earl.evaluation.loop import Probe
     from earl.learning.learner import Learner
     from earl.report.figures.canvas import Draw
-
-
-@dataclass(frozen=True)
-class MethodFacts:
-    """What one wants to know of a method before choosing it, and its colour in figures."""
-
-    paper: str
-    boundaries: bool  # is it told where tasks end?
-    stores: str
-    compute: float  # of an update beside ER's, with the settings of CIFAR-10
-    colour: str
-
-
-@dataclass(frozen=True)
-class DatasetFacts:
-    """What is known of a data set before it is loaded; of the user's own data, nothing."""
-
-    image_shape: tuple[int, int, int] | None = None  # channels, height and width
-    classes: int = 0
-    find: str = ""  # the function that tells where it lies, as "module:function"
 
 
 # Okabe and Ito's colours, then Tol's, which colour-blind readers can tell apart. There are more
@@ -146,6 +127,19 @@ METHODS.list(
     "control: ER trained like EARL, from a balanced memory alone",
     MethodFacts("Rolnick 2019", False, "images", 1.0, "#56B4E9"),
 )
+# Statistics of fixed features: nothing is trained by gradient.
+for _name, _kind, _about, _facts in (
+    ("ncm", "NCM", "nearest class mean", ("Mensink 2013", "class means", "#88CCEE")),
+    ("slda", "SLDA", "discriminant analysis", ("Hayes 2020", "means, a covariance", "#661100")),
+    ("ranpac", "RanPAC", "ridge regression", ("McDonnell 2023", "a Gram matrix", "#6699CC")),
+    ("knn", "KNN", "nearest neighbours", ("Cover 1967", "features", "#DDCC77")),
+):
+    METHODS.list(
+        _name,
+        f"earl.methods.embeddings:{_kind}",
+        f"{_about} on fixed features",
+        MethodFacts(_facts[0], False, _facts[1], 0.02, _facts[2]),
+    )
 
 # A loader is handed a Source (earl/data/source.py): folders and options.
 DATASETS: "Registry[Callable[[Source], Dataset]]" = Registry("data set", DatasetFacts())
@@ -220,6 +214,11 @@ DATASETS.list(
     "earl.data.sets.parquet:load",
     "your own: parquet:PATH with an image and a label column",
     DatasetFacts(find="earl.data.sets.parquet:find"),
+)
+DATASETS.list(
+    "embeddings",
+    "earl.data.sets.embeddings:load",
+    "features of images: embeddings:PATH, written by earl data embed",
 )
 
 STREAMS: "Registry[Callable[..., Schedule]]" = Registry("stream")

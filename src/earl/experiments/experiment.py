@@ -13,7 +13,8 @@ from earl.errors import InvalidSetting, RunConflict
 from earl.experiments.catalogue import METHODS, PROBES, STREAMS
 from earl.experiments.fields import ExperimentFields
 from earl.experiments.loading import DataOptions, load_data
-from earl.experiments.names import FILE, Name, dataset_label
+from earl.experiments.names import EMBEDDINGS, FILE, Name, dataset_label
+from earl.experiments.networks import options_for
 from earl.experiments.options import Options
 from earl.experiments.origins import Origins
 from earl.experiments.places import Places
@@ -21,7 +22,6 @@ from earl.experiments.recipes import Value, recipe
 from earl.experiments.streamfile import StreamFile, plan
 from earl.learning.setting import Setting
 from earl.nn.augment import Augment
-from earl.nn.build import resnet_for
 from earl.nn.ranks import ALONE, Alone
 
 if TYPE_CHECKING:
@@ -72,16 +72,27 @@ class Experiment(ExperimentFields):
                 "stream": file_options if self.stream.startswith(FILE) else STREAMS[self.stream],
                 "data": DataOptions,
                 "setting": Setting,
-                "network": resnet_for,
+                "network": options_for(self.method),
                 "augment": Augment,
                 "run": run_options,
             }
         )
 
+    @property
+    def embedded(self) -> bool:
+        """Whether the data set is one of embeddings in place of images."""
+        return Name.read(self.dataset).kind == EMBEDDINGS
+
+    @property
+    def _recipe(self) -> Mapping[str, Value]:
+        """The data set's settings; behind a frozen backbone a learner has those of embeddings."""
+        frozen = self.settings.get("frozen") is True
+        return {**recipe(self.dataset), **(recipe(EMBEDDINGS) if frozen else {})}
+
     @cached_property
     def usual(self) -> Mapping[str, Value]:
         """Every setting as it is if none is given: that of the recipe, or the default."""
-        values = self._options.complete(recipe(self.dataset), {})
+        values = self._options.complete(self._recipe, {})
         return {n: v for n, v in values.items() if n not in HAVE_THEIR_OWN_PLACE}
 
     def values(self) -> dict[str, Value]:
@@ -97,7 +108,7 @@ class Experiment(ExperimentFields):
         """Where each setting comes from."""
         return Origins(
             part_of={name: self._options.part(name) for name in self.usual},
-            recipe=tuple(n for n in recipe(self.dataset) if n in {*self.usual} - {*self.settings}),
+            recipe=tuple(n for n in self._recipe if n in {*self.usual} - {*self.settings}),
             usual={name: self.usual[name] for name in self.settings},
         )
 

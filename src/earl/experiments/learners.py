@@ -2,17 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+
+from torch import nn
 
 from earl.experiments.catalogue import METHODS
 from earl.experiments.estimate import blamed, check_sizes, estimate
 from earl.experiments.experiment import Experiment
 from earl.experiments.machine import threads_for
+from earl.experiments.networks import chosen_backbone, makes_network
+from earl.learning.encoded import Encoded, on_features
 from earl.learning.learner import Learner
 from earl.learning.setting import Setting
 from earl.nn.augment import Augment, View
-from earl.nn.build import build, resnet_for
+from earl.nn.backbones import SCRATCH, open_backbone
+from earl.nn.build import build
 from earl.nn.ranks import ALONE, Alone
-from earl.nn.resnet import ResNet
 from earl.randomness import Randomness
 
 Shape = tuple[int, int, int]  # channels, height and width
@@ -29,6 +34,9 @@ def make_learner(
     budget: Mapping[str, float] | None = None,
 ) -> Learner:
     """Return a fresh learner for images of this shape and a stream of so many samples."""
+    name, frozen = chosen_backbone(experiment.of("network"), experiment.embedded)
+    opened = None if experiment.embedded or name == SCRATCH else open_backbone(name)
+    view = view if opened is None else opened.view
     setting = Setting(
         image_shape=image_shape,
         view=view,
@@ -39,11 +47,17 @@ def make_learner(
         ranks=ranks,
         **(experiment.of("setting") | dict(budget or {})),
     )
+    method = partial(METHODS[experiment.method], **experiment.of("method"))
     with blamed(experiment.settings, experiment.usual):
-        make = network_of(experiment, image_shape)
-        backbone = build(make, Randomness(experiment.seed).at(0, "backbone"))
-        of_method = experiment.of("method")
-        return METHODS[experiment.method](backbone.to(device), setting, **of_method)
+        if experiment.embedded:
+            return method(nn.Flatten(), on_features(setting, image_shape[0]))
+        if opened is None:
+            make = network_of(experiment, image_shape)
+            network: nn.Module = build(make, Randomness(experiment.seed).at(0, "backbone"))
+            return method(network.to(device), setting)
+        if frozen:
+            return Encoded(opened.network, setting, method)
+        return method(opened.network.to(device), setting)
 
 
 def learner_without_data(experiment: Experiment, shape: Shape, samples: int) -> Learner:
@@ -54,10 +68,9 @@ def learner_without_data(experiment: Experiment, shape: Shape, samples: int) -> 
     return make_learner(experiment, shape, View(grey, grey), samples)
 
 
-def network_of(experiment: Experiment, image_shape: Shape) -> Callable[[], ResNet]:
-    """Return what makes the backbone for images of this shape."""
-    options = experiment.of("network")
-    return lambda: resnet_for(image_shape, **options)
+def network_of(experiment: Experiment, image_shape: Shape) -> Callable[[], nn.Module]:
+    """Return what makes the network that learns, for images of this shape."""
+    return makes_network(experiment.of("network"), image_shape, experiment.embedded)
 
 
 def refuse_too_large(experiment: Experiment, image_shape: Shape, classes: int) -> None:

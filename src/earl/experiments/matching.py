@@ -58,7 +58,8 @@ def passes_per_update(
     experiment: Experiment, channels: int, classes: int, tasks: int
 ) -> dict[str, float]:
     """Return how many passes of each name an update takes, once there is enough in memory."""
-    shape = (channels, TINY_SIDE, TINY_SIDE)
+    side = 1 if experiment.embedded else TINY_SIDE
+    shape = (channels, side, side)
     tiny = replace(experiment, settings={**experiment.settings, **TINY})
     n = int(tiny.values()["batch_size"])
     learner = warmed_up(tiny, shape, classes, tasks, at_least=2 * n + CANDIDATES)
@@ -103,6 +104,7 @@ def random_images(shape: Shape, classes: int, n: int) -> tuple[Tensor, Tensor]:
     """Return n images of noise, (n, C, H, W), and their labels (n,), each class in its turn."""
     generator = Randomness(0).at(0, "noise")
     x = torch.randint(256, (n, *shape), generator=generator, dtype=torch.uint8)
+    x = x / 255 if shape[1:] == (1, 1) else x  # embeddings
     return x, torch.arange(n) * classes // n
 
 
@@ -140,8 +142,10 @@ def memory_for(
     learner = warmed_up(experiment, shape, classes, tasks)
     mine = bytes_held(learner)
     M = learner.setting.memory_size
-    image = shape[0] * shape[1] * shape[2]
-    rows = sum(mine.get(kind, 0) for kind in ("images", "codes", "labels", "logits", "replays"))
+    image = learner.sample_bytes()
+    rows = sum(
+        mine.get(kind, 0) for kind in ("images", "codes", "features", "labels", "logits", "replays")
+    )
     size = M + (theirs.total_bytes - sum(mine.values())) / max(rows / M, image)
     if size < 1:
         raise InvalidSetting(

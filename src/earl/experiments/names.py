@@ -11,7 +11,8 @@ from earl.experiments.catalogue import DATASETS
 from earl.experiments.recipes import Value
 
 FILE = "file:"  # begins the name of a stream that is read from a file
-OWN = ("folder", "csv", "parquet")  # kinds of data sets that are followed by a path
+EMBEDDINGS = "embeddings"  # the kind of data sets that were encoded before
+OWN = ("folder", "csv", "parquet", EMBEDDINGS)  # kinds of data sets that are followed by a path
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ from earl.experiments.experiment import Experiment
 from earl.experiments.learners import learner_without_data, make_learner, refuse_too_large
 from earl.experiments.matching import matched
 from earl.experiments.names import Name
+from earl.learning.encoded import Encoded
 from earl.learning.learner import Learner
 from earl.nn.augment import View
 from earl.nn.ranks import ALONE, Alone
 
+UNKNOWN_FEATURES = 64
 UNKNOWN_SIDE, UNKNOWN_CLASSES = 64, 2  # of data that are the user's own, until they are loaded
 LONG = 10**9  # samples of a stream that nothing is too late for
 
@@ -42,11 +44,14 @@ def prepare(
     budget = matched(experiment, shape, classes, tasks=len(schedule.boundaries) + 1)
     view = View(dataset.mean, dataset.std)
     samples = len(schedule.order)
+    learner = make_learner(
+        experiment, shape, view, samples, device=device, ranks=ranks, budget=budget
+    )
+    if isinstance(learner, Encoded):
+        learner.remembered += len(dataset.test)  # every exam asks about the same images
     return PreparedRun(
         dataset=dataset,
-        learner=make_learner(
-            experiment, shape, view, samples, device=device, ranks=ranks, budget=budget
-        ),
+        learner=learner,
         stream=Stream(dataset.train, schedule),
         exam=Exam(dataset.test, ranks=ranks),
         probes={name: PROBES[name] for name in experiment.probes},
@@ -65,7 +70,9 @@ def rehearse(experiment: Experiment) -> None:
     facts = DATASETS.entry(Name.read(experiment.dataset).kind).facts
     shape, classes = facts.image_shape, facts.classes
     side = int(experiment.values()["image_size"])
-    if shape is None or side:
+    if experiment.embedded:
+        shape = (UNKNOWN_FEATURES, 1, 1)
+    elif shape is None or side:
         channels = shape[0] if shape else 3
         shape = (channels, side or UNKNOWN_SIDE, side or UNKNOWN_SIDE)
     refuse_too_large(experiment, shape, classes or UNKNOWN_CLASSES)

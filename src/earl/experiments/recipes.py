@@ -81,6 +81,16 @@ RECIPES: Mapping[str, Mapping[str, Value]] = {
         "batch_size": 256,
         "every": 1000,
     },
+    # Features of a frozen backbone: there are no pixels to move, and angles mean something before
+    # anything was learned. Chosen on training images of CIFAR-10 (docs/embeddings.md).
+    "embeddings": {
+        "preparatory": False,
+        "hidden": 0,
+        "d": 1280,
+        "projection": "isometric",
+        "residual_source": "means",
+        "tau": 0.05,
+    },
     # The paper prints no settings for CLEAR; these are those of its authors' code.
     "clear-10": {
         **LARGE_IMAGES,

@@ -28,8 +28,7 @@ def bytes_held(learner: Learner) -> dict[str, int]:
         if isinstance(part, Memory):
             sizes = {KINDS.get(column, column): n for column, n in part.nbytes().items()}
         elif isinstance(part, Waiting):
-            image = learner.setting.image_shape
-            sizes = {"waiting": part.size * image[0] * image[1] * image[2]}
+            sizes = {"waiting": part.size * learner.sample_bytes()}
         elif isinstance(part, nn.Module):
             sizes = {"network": sum(t.nbytes for t in (*part.parameters(), *part.buffers()))}
         else:

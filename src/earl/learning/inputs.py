@@ -8,8 +8,16 @@ from earl.errors import InvalidInput
 INTEGER = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def check_images(x: Tensor, image_shape: tuple[int, int, int]) -> None:
-    """Raise InvalidInput unless x is a batch of raw images of that shape (C, H, W)."""
+def check_images(
+    x: Tensor, image_shape: tuple[int, int, int], dtype: torch.dtype = torch.uint8
+) -> None:
+    """Raise InvalidInput unless x is a batch of raw images of that shape (C, H, W).
+
+    Embeddings take the place of images in streams that were encoded: float32 (features, 1, 1).
+    """
+    if dtype == torch.float32:
+        check_embeddings(x, image_shape)
+        return
     if not isinstance(x, Tensor):
         raise InvalidInput(
             f"images must be a torch.Tensor, not {type(x).__name__}; use torch.from_numpy(...)"
@@ -25,6 +33,21 @@ def check_images(x: Tensor, image_shape: tuple[int, int, int]) -> None:
             f"images must have the shape (B, {', '.join(map(str, image_shape))}) with "
             f"B >= 1, not {tuple(x.shape)}; one image needs x[None], another size a resize"
         )
+
+
+def check_embeddings(x: Tensor, shape: tuple[int, int, int]) -> None:
+    """Raise InvalidInput unless x is a batch of embeddings, float32 (B, features, 1, 1)."""
+    if not isinstance(x, Tensor) or x.dtype != torch.float32:
+        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise InvalidInput(f"embeddings must be a torch.Tensor of float32, not {kind}")
+    check_dense(x, "embeddings")
+    if x.dim() != 4 or tuple(x.shape[1:]) != shape or not len(x):
+        raise InvalidInput(
+            f"embeddings must have the shape (B, {', '.join(map(str, shape))}) with B >= 1, not "
+            f"{tuple(x.shape)}; of a matrix (B, {shape[0]}) take x[:, :, None, None]"
+        )
+    if not bool(x.isfinite().all()):
+        raise InvalidInput("embeddings must be finite numbers, and some are NaN or infinite")
 
 
 def check_labels(y: Tensor, n: int) -> None:

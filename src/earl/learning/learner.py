@@ -3,6 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from math import prod
 from typing import Any, Protocol
 
 import torch
@@ -31,6 +32,7 @@ class Learner(ABC):
     setting: Setting
     classes: Classes
     work: Work
+    by_gradient: bool = True  # if not, each sample is one update, and `iterations` means nothing
     own_views: float = 0  # views of its own that a method trains on, for each image of `augment`
 
     @abstractmethod
@@ -63,6 +65,10 @@ class Learner(ABC):
         network, shape = self.parts()["network"], self.setting.image_shape
         assert isinstance(network, nn.Module)
         return {"images": Pass(network, shape), "forwards": Pass(network, shape, trains=False)}
+
+    def sample_bytes(self) -> int:
+        """Return the bytes of a sample as this learner keeps it while it waits."""
+        return prod(self.setting.image_shape) * self.setting.dtype.itemsize
 
     def costs(self) -> dict[str, float]:
         """Return what learning has cost so far, and what an answer costs beyond a forward pass."""

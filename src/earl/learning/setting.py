@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Generator, Tensor
 
 from earl.errors import require
@@ -18,6 +19,7 @@ class Setting:
     """What every method in a comparison shares."""
 
     image_shape: tuple[int, int, int]  # (C, H, W)
+    dtype: torch.dtype = torch.uint8  # of raw images; float32 where embeddings take their place
     view: Callable[[Tensor], Tensor]  # raw -> normalised
     augment: Callable[[Tensor, Generator], Tensor]  # raw -> augmented, normalised
     memory_size: int = 500
@@ -44,9 +46,9 @@ class Setting:
 
     def check_images(self, x: Tensor) -> None:
         """Raise InvalidInput unless x is a batch of raw images of the right shape."""
-        check_images(x, self.image_shape)
+        check_images(x, self.image_shape, self.dtype)
 
     def check_samples(self, x: Tensor, y: Tensor) -> None:
         """Raise InvalidInput unless x and y are a batch of raw images with class ids."""
-        check_images(x, self.image_shape)
+        check_images(x, self.image_shape, self.dtype)
         check_labels(y, len(x))

@@ -40,6 +40,10 @@ class View:
 
     def __call__(self, x: Tensor) -> Tensor:
         self.check(x)
+        return self.normalised(x)
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """Return images in the range 0 to 255 as a network reads them."""
         mean, std = _on(x.device, self.mean, self.std)
         return (x / 255).sub_(mean).div_(std)
 

@@ -142,17 +142,19 @@ def it_learns(make: Make) -> None:
 
 
 def updates_follow_the_iterations(make: Make) -> None:
+    """Statistics take in each sample once: how often one is trained on has no meaning there."""
     x, y = samples(12)
     for iterations in (0.25, 1, 2.25, 3):
         learner = make(iterations=iterations)
         teach(learner, x, y)
         learner.finish()
-        updates, due = learner.work.updates, int(iterations * 12)
+        updates, due = learner.work.updates, int(iterations * 12) if learner.by_gradient else 12
         expect(updates == due, f"{updates} updates for {iterations} x 12 samples, not {due}")
         expect(learner.costs()["updates"] == updates, "costs() tells another number of updates")
 
 
 def updates_follow_the_flops_that_are_earned(make: Make) -> None:
+    """Statistics cost what they cost, a pass for each sample, whatever is earned."""
     x, y = samples(40)
     plain = make()
     teach(plain, x, y)
@@ -166,6 +168,8 @@ def updates_follow_the_flops_that_are_earned(make: Make) -> None:
         learner.finish()
         gap, work = abs(learner.work.flops - earned), learner.work
         one = max(dearest, work.last, work.pending)
+        if not learner.by_gradient:
+            gap, one = abs(work.flops - plain.work.flops), 0
         expect(gap <= one, f"{gap:,.0f} FLOPs off, which is more than the {one:,} of an update")
 
 
@@ -209,7 +213,8 @@ def every_image_that_is_trained_on_was_augmented(make: Make) -> None:
     """All pixels of all images that `forward` is given, with gradients, bear the mark of `augment`.
 
     A method that says so may have `own_views` of each such image beside it. What is no image, as
-    codes behind frozen blocks, is not looked at, nor is what is trained without `forward`.
+    codes behind frozen blocks, is not looked at, nor is what is trained without `forward`. Where
+    nothing is trained by gradient there must be no such image at all.
     """
     marked = View(tuple(m - MARK * s for m, s in zip(DATA.mean, DATA.std, strict=True)), DATA.std)
     augment = Augment(view=marked, padding=1, flip=False, rand_augment=False)
@@ -218,6 +223,9 @@ def every_image_that_is_trained_on_was_augmented(make: Make) -> None:
     teach(learner, *samples(40))
     learner.finish()
     images = [x for x in noted.batches if tuple(x.shape[1:]) == DATA.image_shape]
+    if not learner.by_gradient:
+        expect(not images, "it trains by gradient, and says that it does not")
+        return
     expect(bool(images), "no image was trained on by `forward`, which every method trains through")
     augmented = (torch.cat(images) > MARK / 2).flatten(1).all(dim=1)
     n, others = int(augmented.sum()), int((~augmented).sum())

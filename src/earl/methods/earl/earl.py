@@ -22,6 +22,7 @@ from earl.learning import (
     ask,
     forward,
 )
+from earl.methods.earl.frozen_means import FrozenMeans, make_isometric
 from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.earl.preparatory import (
     PreparatoryData,
@@ -50,7 +51,8 @@ CHOICES: Mapping[str, Collection[str]] = {
     "classifier": ("fixed", "learnable"),
     "policy": POLICIES,
     "preparatory_count": ("inside", "on-top"),
-    "residual_source": ("train", "refresh"),
+    "residual_source": ("train", "refresh", "means"),
+    "projection": ("random", "isometric"),
 }
 COSINE_SCALE = 10.0  # of a learnable classifier's logits
 
@@ -78,12 +80,14 @@ class EARL(Learner):
         negative: Literal["rotation", "permutation", "cutmix", "noise"] = "rotation",
         correction: bool = True,
         classifier: Literal["fixed", "learnable"] = "fixed",
-        residual_source: Literal["train", "refresh"] = "train",
+        residual_source: Literal["train", "refresh", "means"] = "train",
+        projection: Literal["random", "isometric"] = "random",
         policy: PolicyName = "greedy_balanced",
     ) -> None:
         check_numbers(k=k, tau=tau, lam=lam, pairs_per_class=pairs_per_class, hidden=hidden)
-        check_names(negative=negative, classifier=classifier, policy=policy)
+        check_names(negative=negative, classifier=classifier, policy=policy, projection=projection)
         check_names(preparatory_count=preparatory_count, residual_source=residual_source)
+        check_pixels(preparatory and negative != "noise", setting)
         self.setting = setting
         self.k, self.tau, self.lam = k, tau, lam
         self.correction, self.refresh = correction, residual_source == "refresh"
@@ -91,7 +95,7 @@ class EARL(Learner):
         self.own_views = float("inf") if negative == "noise" else 0  # noise is nobody's image
         self.randomness = Randomness(setting.seed)
         self.frame = Frame(SimplexETF(d, setting.seed), setting.device)
-        self._make_networks(backbone, hidden, learnable=classifier == "learnable")
+        self._make_networks(backbone, hidden, classifier, projection, residual_source)
         self.memory = Memory(setting.memory_size, POLICIES[policy])
         self.residuals = ResidualMemory(pairs_per_class, d, setting.device)
         K = self.frame.etf.K
@@ -101,14 +105,22 @@ class EARL(Learner):
         self.pace = Pace(setting, self.work)
         self._refreshed: tuple[object, Tensor, Tensor] | None = None
 
-    def _make_networks(self, backbone: nn.Module, hidden: int, *, learnable: bool) -> None:
+    def _make_networks(
+        self, backbone: nn.Module, hidden: int, classifier: str, projection: str, source: str
+    ) -> None:
         """Make f = p after g, rows in place of the fixed vectors to compare with, and Adam."""
         d, setting = self.frame.etf.d, self.setting
         size = feature_size(backbone, setting.image_shape)
-        p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
-        self.f = nn.Sequential(backbone, p).to(setting.device)
+        self.p = p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
+        if projection == "isometric":
+            make_isometric(p.linear, self.randomness.at(0, "isometry"))
+        self.means = (
+            FrozenMeans(backbone, size) if source == "means" else None
+        )  # instead of stored features
+        seen = p if self.means is None else nn.Sequential(self.means.centre, p)
+        self.f = nn.Sequential(backbone, seen).to(setting.device)
         self.learned = None
-        if learnable:
+        if classifier == "learnable":
             rows = build(lambda: GrowingLinear(d), self.randomness.at(0, "classifier"))
             self.learned = rows.to(setting.device)
         trained = [self.f] if self.learned is None else [self.f, self.learned]
@@ -122,7 +134,10 @@ class EARL(Learner):
             if self.learned is not None:
                 n = len(self.classes)
                 self.learned.grow(n, self.optimizer, self.randomness.at(n, "classifier"))
-            if self.correction:
+            if self.means is not None:
+                self.means.add(ask(self.f[0], self.setting, x_i)[0], int(y_i))
+                self.work.count(forwards=1)
+            elif self.correction:
                 self.residuals.extend(len(self.classes))
             if self.prepare is not None:
                 self.prepare.assign(len(self.classes))  # m keeps off the vectors of seen classes
@@ -145,7 +160,7 @@ class EARL(Learner):
             loss = loss + F.cross_entropy(COSINE_SCALE * f_hat @ W.T, Y_d)
         differentiate(loss, self.optimizer)
         self.optimizer.step()
-        if self.correction and not self.refresh:
+        if self.correction and not self.refresh and self.means is None:
             self.residuals.push(f_hat.detach(), Y)  # the residual w_Y - f_hat follows from it
         self.work.add(images=len(X) + len(X_p))
 
@@ -211,6 +226,8 @@ class EARL(Learner):
 
     def _pairs(self) -> tuple[Tensor, Tensor]:
         """Return the features (N, d) and classes (N,) that correct, as of now."""
+        if self.means is not None:
+            return self.means.through(self.p)
         if not self.refresh:
             return self.residuals.pairs()
         now = (self.work.updates, self.memory.seen)
@@ -235,7 +252,7 @@ class EARL(Learner):
 
         Distances to N features of d numbers, each subtracted, squared and added; choosing k.
         """
-        N = self.residuals.per_class * len(self.classes)
+        N = (self.residuals.per_class if self.means is None else 1) * len(self.classes)
         return 3 * self.frame.etf.d * N + self.k * N if self.correction else 0
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -249,6 +266,8 @@ class EARL(Learner):
             parts["prepare"] = self.prepare
         if self.learned is not None:
             parts["classifier"] = self.learned
+        if self.means is not None:
+            parts["means"] = self.means
         return parts
 
 
@@ -265,6 +284,12 @@ def check_numbers(*, k: int, tau: float, lam: float, pairs_per_class: int, hidde
     require(lam >= 0, f"lam = {lam} must not be negative")
     require(pairs_per_class >= 1, f"pairs_per_class = {pairs_per_class} must be at least 1")
     require(hidden >= 0, f"hidden = {hidden} must not be negative (0: no hidden layers)")
+
+
+def check_pixels(moved: bool, setting: Setting) -> None:
+    """Raise InvalidSetting if pixels are to be moved where there are none."""
+    none = setting.image_shape[1:] == (1, 1)
+    require(not (moved and none), "embeddings have no pixels to move; set preparatory=false")
 
 
 def check_names(**chosen: str) -> None:

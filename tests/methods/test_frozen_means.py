@@ -1,0 +1,105 @@
+"""EARL behind a frozen backbone: class means through the projection, and one that keeps angles."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from earl.errors import InvalidSetting, UnknownName
+from earl.learning import Learner, Setting
+from earl.learning.bytes_held import bytes_held
+from earl.methods.earl import EARL
+from earl.methods.earl.frozen_means import make_isometric
+from earl.randomness import Randomness
+
+SIZE = 12
+FROZEN = {"preparatory": False, "hidden": 0, "d": 16, "projection": "isometric"}
+FROZEN |= {"residual_source": "means", "tau": 0.05}
+
+
+def on_embeddings(**given: object) -> EARL:
+    setting = Setting(
+        image_shape=(SIZE, 1, 1),
+        dtype=torch.float32,
+        view=lambda x: x,
+        augment=lambda x, _: x,
+        iterations=float(given.pop("iterations", 1e-6)),  # next to none: what is there before
+    )
+    return EARL(nn.Flatten(), setting, **(FROZEN | given))
+
+
+def features(n: int, classes: int = 3) -> tuple[Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(n)
+    y = torch.arange(n) % classes
+    means = 2 * torch.rand(classes, SIZE, generator=draw)
+    return (means[y] + torch.rand(n, SIZE, generator=draw))[:, :, None, None], y
+
+
+@pytest.mark.parametrize(("size", "d"), [(4, 4), (4, 9)])
+def test_an_isometric_layer_keeps_all_angles(size: int, d: int) -> None:
+    layer = nn.Linear(size, d, bias=False)
+    make_isometric(layer, Randomness(1).at(0, "isometry"))
+    x = torch.randn(20, size, generator=torch.Generator().manual_seed(0))
+    before, after = F.normalize(x, dim=1), F.normalize(layer(x), dim=1)
+    torch.testing.assert_close(after @ after.T, before @ before.T, rtol=1e-4, atol=1e-5)
+
+
+def test_before_training_the_nearest_centred_mean_answers() -> None:
+    """With a small temperature: the cosine of unit features and class means, around their mean."""
+    x, y = features(40)
+    learner = on_embeddings(tau=1e-4, d=400)
+    learner.observe(x, y)
+    asked = features(60)[0]
+    unit = F.normalize(x.flatten(1), dim=1)
+    means = torch.stack([unit[y == c].mean(dim=0) for c in range(3)])
+    centre = means.mean(dim=0)
+    h = F.normalize(asked.flatten(1), dim=1) - centre
+    expected = (F.normalize(h, dim=1) @ F.normalize(means - centre, dim=1).T).argmax(dim=1)
+    assert learner.predict(asked).tolist() == expected.tolist()
+
+
+def test_the_means_are_of_all_samples_and_not_of_those_in_memory() -> None:
+    x, y = features(90)
+    learner = on_embeddings()
+    learner.observe(x, y)
+    unit = F.normalize(x.flatten(1), dim=1)
+    assert learner.means is not None
+    for c in range(3):
+        torch.testing.assert_close(learner.means.means[c], unit[y == c].mean(dim=0))
+
+
+def test_means_are_seen_through_the_projection_as_it_is_now() -> None:
+    x, y = features(30)
+    learner = on_embeddings(iterations=2)
+    learner.observe(x, y)
+    before = learner._pairs()[0].clone()
+    learner.observe(x, y)
+    assert not torch.allclose(learner._pairs()[0], before)
+    torch.testing.assert_close(learner._pairs()[0].norm(dim=1), torch.ones(3))
+
+
+def test_it_holds_means_instead_of_stored_features() -> None:
+    x, y = features(30)
+    learner = on_embeddings()
+    learner.observe(x, y)
+    held = bytes_held(learner)
+    assert held["means"] == 3 * SIZE * 4 + 3 * 8
+    assert "residuals" not in held
+
+
+def test_a_backbone_that_learns_cannot_have_means(make: Callable[..., Learner]) -> None:
+    with pytest.raises(InvalidSetting, match="residual_source=refresh"):
+        make("earl", residual_source="means")
+
+
+@pytest.mark.parametrize("negative", ["rotation", "permutation", "cutmix"])
+def test_embeddings_have_no_pixels_to_move(negative: str) -> None:
+    with pytest.raises(InvalidSetting, match="preparatory=false"):
+        on_embeddings(preparatory=True, negative=negative)
+
+
+def test_an_unknown_projection_is_refused() -> None:
+    with pytest.raises(UnknownName, match="isometric"):
+        on_embeddings(projection="isometrical")
