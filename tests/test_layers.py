@@ -15,7 +15,7 @@ ORDER = [
     {"learning"},
     {"methods"},
     {"evaluation"},
-    {"experiments"},
+    {"experiments", "estimator"},
     {"report", "bench"},
     {"cli", "__main__"},
 ]

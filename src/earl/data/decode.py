@@ -56,6 +56,12 @@ def decode(data: bytes, size: int) -> Pixels:
     return np.asarray(_square(data, size)).transpose(2, 0, 1)
 
 
+def from_picture(picture: Image.Image, size: int) -> Pixels:
+    """Return a picture of Pillow's as RGB, uint8 (3, size, size); BrokenImage says why not."""
+    upright = _resized(_guarded(lambda: _upright(picture)), size)
+    return np.ascontiguousarray(np.asarray(upright).transpose(2, 0, 1))
+
+
 class Sheet:
     """Pictures of one size, one below the other, whose pixels leave Pillow all at once.
 
@@ -128,7 +134,10 @@ def formats() -> tuple[str, ...]:
 
 def _square(data: bytes, size: int) -> Image.Image:
     """Return a decoded picture of the size that is asked for."""
-    picture = _plain_jpeg(data) or _guarded(lambda: _upright(_open(data)))
+    return _resized(_plain_jpeg(data) or _guarded(lambda: _upright(_open(data))), size)
+
+
+def _resized(picture: Image.Image, size: int) -> Image.Image:
     if picture.size != (size, size):
         picture = picture.resize((size, size), Image.Resampling.BILINEAR)
     return picture
