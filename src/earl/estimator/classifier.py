@@ -250,14 +250,14 @@ class EARLClassifier(Conventions):
         return cls.load(pretrained, **options)
 
     def __getstate__(self) -> dict[str, Any]:
-        learned = None if self._model is None else self._model.state_dict()
+        learned = None if self._model is None else saving.packed_state(self._model.state_dict())
         return {"parameters": self.get_params(), "learned": learned, "home": self._home}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.set_params(**state["parameters"])
         if state["learned"] is not None:
             self._model = Model(Parameters(**state["parameters"]))
-            self._model.load_state_dict(state["learned"])
+            self._model.load_state_dict(saving.unpacked_state(state["learned"]))
             self._home = state["home"]
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -21,7 +21,8 @@ def forget_label(model: Model, label: Hashable) -> int:
     number = model.labels.number(check_label(label))
     if number not in model.answered():
         return 0
-    gone = forget_class(learner, number)
+    with model.held():
+        gone = forget_class(learner, number)
     model.forget_class(number)
     return gone
 
@@ -32,8 +33,10 @@ def forget_key(model: Model, key: Key) -> Tensor | None:
     found = model.keys.get(check_key(key))
     if found is None:
         return None
-    x = forget_sample(learner, *found)
-    model.forget_key(key)
+    with model.held():
+        x = forget_sample(learner, *found)
+    if x is not None:
+        model.forget_key(key)
     return x
 
 

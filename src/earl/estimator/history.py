@@ -84,7 +84,7 @@ class History:
     def curve(self) -> tuple[tuple[int, float], ...]:
         total = self.all.samples
         ends = [min(total, self.width * (place + 1)) for place in range(len(self.points))]
-        starts = [0, *ends[:-1]]
+        starts = [0, *ends][:-1]
         rows = zip(self.points, starts, ends, strict=True)
         return tuple((end, right / (end - start)) for right, start, end in rows)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,8 @@ def check_labels(y: object, n: int) -> list[Hashable]:
         )
     if isinstance(y, Tensor):
         y = y.numpy(force=True)
+    elif hasattr(y, "__array__"):  # also a series of pandas'
+        y = np.asarray(y)
     if isinstance(y, np.ndarray) and y.ndim != 1:
         raise InvalidInput(f"y should be a 1d array of labels, not of shape {y.shape}: y.ravel()")
     try:
@@ -115,13 +118,13 @@ def check_labels(y: object, n: int) -> list[Hashable]:
 
 
 def is_missing(label: Hashable) -> bool:
-    """Tell whether a label is None, NaN or its like, or a tuple with one within."""
-    if label is None:
+    """Tell whether a label is None, NaN, infinite, or a tuple with such a thing within."""
+    if label is None or (isinstance(label, float) and not isfinite(label)):
         return True
     if isinstance(label, tuple):
         return any(map(is_missing, label))
     try:
-        return bool(label != label)  # NaN, NaT
+        return bool(label != label)  # NaN of other kinds, NaT
     except (TypeError, ValueError):  # pandas.NA knows neither true nor false
         return True
 

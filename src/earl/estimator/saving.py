@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 import earl
@@ -14,7 +15,7 @@ from earl.estimator.parameters import Parameters
 from earl.nn.freezing import learning, let_learn
 from earl.storage.files import lock_directory
 from earl.storage.snapshot import newest_step, read_about, read_newest, write_snapshot
-from earl.storage.state import Json
+from earl.storage.state import Json, State, flatten, unflatten
 
 KIND = "EARLClassifier"
 OWN = "own module"  # stands for a backbone that the user gave
@@ -52,6 +53,18 @@ def model_state(model: Model) -> dict[str, Any]:
         parameters["backbone"] = f"{OWN}: {type(model.parameters.backbone).__name__}"
         state["trained"] = learning(model.parameters.backbone)
     return state
+
+
+def packed_state(state: State) -> tuple[Any, Any]:
+    """Return a state for a pickle of the user's, in which the same state gives the same bytes."""
+    tensors, skeleton = flatten(state)
+    return {name: tensor.cpu().contiguous().numpy() for name, tensor in tensors.items()}, skeleton
+
+
+def unpacked_state(packed: tuple[Any, Any]) -> State:
+    """Undo `packed_state`."""
+    arrays, skeleton = packed
+    return unflatten({name: torch.from_numpy(a) for name, a in arrays.items()}, skeleton)
 
 
 def load_model(
