@@ -60,7 +60,9 @@ def test_progressive_validation_takes_images_and_agrees_with_our_history() -> No
 
 def test_it_ends_a_pipeline_of_rivers() -> None:
     rows, labels = blobs(40)
-    stream = [({f"x{i}": v for i, v in enumerate(row)}, y) for row, y in zip(rows, labels)]
+    stream = [
+        ({f"x{i}": v for i, v in enumerate(row)}, y) for row, y in zip(rows, labels, strict=True)
+    ]
     model = compose.Pipeline(preprocessing.StandardScaler(), of_vectors())
     metric = evaluate.progressive_val_score(stream, model, metrics.Accuracy())
     assert metric.get() > 0.5
