@@ -18,10 +18,12 @@ from earl.errors import InvalidSetting
 from earl.experiments.catalogue import METHODS
 from earl.experiments.experiment import Experiment
 from earl.experiments.runs.directory import RunDirectory
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.nn.augment import Augment, View
-from earl.nn.networks import ResNet, build
+from earl.nn.build import build
 from earl.nn.onednn import require_bfloat16
+from earl.nn.resnet import ResNet
 from earl.randomness import Randomness
 
 torch.set_num_threads(1)

@@ -22,11 +22,12 @@ _WHERE = {
     "Memory": "earl.learning.memory",
     "Moment": "earl.evaluation.loop",
     "PROBES": "earl.experiments.catalogue",
-    "ResNet": "earl.nn.networks",
+    "Randomness": "earl.randomness",
+    "ResNet": "earl.nn.resnet",
     "RunDirectory": "earl.experiments.runs.directory",
     "STREAMS": "earl.experiments.catalogue",
     "Schedule": "earl.data.streams",
-    "Setting": "earl.learning.learner",
+    "Setting": "earl.learning.setting",
     "SimplexETF": "earl.nn.etf",
     "Split": "earl.data.dataset",
     "Stream": "earl.data.streams",
@@ -47,12 +48,14 @@ if TYPE_CHECKING:
     from earl.experiments.contract import check_method
     from earl.experiments.experiment import Experiment
     from earl.experiments.runs.directory import RunDirectory
-    from earl.learning.learner import UNKNOWN, Learner, Setting
+    from earl.learning.learner import UNKNOWN, Learner
     from earl.learning.memory import Memory
+    from earl.learning.setting import Setting
     from earl.methods.earl import EARL
     from earl.nn.augment import Augment, View
     from earl.nn.etf import SimplexETF
-    from earl.nn.networks import ResNet
+    from earl.nn.resnet import ResNet
+    from earl.randomness import Randomness
 
 __all__ = [
     "DATASETS",
@@ -73,6 +76,7 @@ __all__ = [
     "Learner",
     "Memory",
     "Moment",
+    "Randomness",
     "ResNet",
     "RunDirectory",
     "Schedule",

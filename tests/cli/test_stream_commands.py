@@ -12,7 +12,7 @@ from PIL import Image
 from earl.cli.app import main
 from earl.data.dataset import Split
 from earl.data.streams import Schedule, clear, gaussian
-from earl.report.figures.streampicture import by_arrival, draw_stream, share_of_classes
+from earl.report.figures.stream import by_arrival, draw_stream, share_of_classes
 
 SHAPES = ("--dataset", "shapes")
 

@@ -19,7 +19,7 @@ from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.records import find_runs
 from earl.report.export.tables import export_csv, export_parquet
 from earl.report.page.page import make_page
-from earl.report.tables.table import make_table
+from earl.report.tables import make_table
 from run_folders import write_run
 
 SMALL = {"depth": 8, "width": 4, "every": 10, "memory_size": 8, "tasks": 2}

@@ -16,11 +16,14 @@ from torch import Tensor
 from earl.errors import ContractBroken, EarlError
 from earl.experiments.catalogue import METHODS
 from earl.experiments.contract import CHECKS, check_method, fault, maker
-from earl.learning.learner import Learner, Setting, Stateful, forward
-from earl.learning.memory import Memory, reservoir
+from earl.learning.learner import Learner, Stateful
+from earl.learning.memory import Memory
+from earl.learning.passes import forward
+from earl.learning.policies import reservoir
+from earl.learning.setting import Setting
+from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.er import ER
-from earl.nn.augment import NEGATIVES
-from earl.nn.networks import ResNet
+from earl.nn.resnet import ResNet
 from earl.storage.state import digest
 
 DOCS = Path(__file__).parents[2] / "docs" / "methods"

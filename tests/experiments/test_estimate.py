@@ -13,7 +13,8 @@ from earl.experiments.experiment import Experiment
 from earl.experiments.matching import noise_learner
 from earl.learning.work import Pass, flops
 from earl.nn import room as room_module
-from earl.nn.networks import TRAINED, ResNet, build
+from earl.nn.build import TRAINED, build
+from earl.nn.resnet import ResNet
 from earl.nn.room import readable, require_room, room
 from earl.randomness import Randomness
 

@@ -14,7 +14,7 @@ from earl.experiments.experiment import Experiment
 from earl.experiments.matching import Cost, cost_of, reference
 from earl.learning.bytes_held import bytes_held
 from earl.learning.learner import Learner
-from earl.nn.networks import ResNet
+from earl.nn.resnet import ResNet
 
 Make = Callable[..., Learner]
 CIFAR = (3, 32, 32)

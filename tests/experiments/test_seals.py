@@ -28,8 +28,8 @@ from earl.experiments.runs.saves import Saves
 from earl.experiments.runs.seals import check_snapshot, identity, own_seal
 from earl.experiments.sweeps.sweep import survey
 from earl.report.export.tables import export_csv
+from earl.report.tables import make_table
 from earl.report.tables.formats import FORMATS
-from earl.report.tables.table import make_table
 from earl.storage.files import remove
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import State

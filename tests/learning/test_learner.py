@@ -16,7 +16,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.masked import masked_tensor
 
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting
-from earl.learning.learner import UNKNOWN, Classes, Learner, Pace, Setting, Waiting, adam
+from earl.learning.classes import Classes
+from earl.learning.learner import UNKNOWN, Learner
+from earl.learning.pace import Pace, Waiting
+from earl.learning.passes import adam
+from earl.learning.setting import Setting
 from earl.learning.work import Pass, Work
 from earl.randomness import Randomness, words
 

@@ -9,15 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earl.errors import InvalidSetting
-from earl.learning.memory import (
-    POLICIES,
-    Memory,
-    class_reservoir,
-    draw_distinct,
-    gdumb,
-    greedy_balanced,
-    reservoir,
-)
+from earl.learning.memory import Memory, draw_distinct
+from earl.learning.policies import POLICIES, class_reservoir, gdumb, greedy_balanced, reservoir
 
 LABELS = st.lists(st.integers(0, 5), max_size=60)
 CAPACITY = st.integers(1, 12)

@@ -10,9 +10,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from earl.data.dataset import Dataset
 from earl.errors import EarlError
 from earl.experiments.catalogue import METHODS
-from earl.learning.learner import Learner, Pace, Setting
+from earl.learning.learner import Learner
+from earl.learning.pace import Pace
+from earl.learning.setting import Setting
 from earl.learning.work import Pass, Work, flops
-from earl.nn.networks import ResNet, build
+from earl.nn.build import build
+from earl.nn.resnet import ResNet
 
 Make = Callable[..., Learner]
 

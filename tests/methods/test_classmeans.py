@@ -2,7 +2,7 @@
 
 import torch
 
-from earl.methods.frozen.classmeans import ClassMeans
+from earl.methods.frozen.nc_fscil import ClassMeans
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -10,12 +10,14 @@ from torch import Generator, Tensor, nn
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learning.learner import Learner, Setting
-from earl.learning.memory import Memory, reservoir
+from earl.learning.learner import Learner
+from earl.learning.memory import Memory
+from earl.learning.policies import reservoir
+from earl.learning.setting import Setting
 from earl.methods.derpp import DERpp, hold
 from earl.nn.augment import View
 from earl.nn.losses import known_mse
-from earl.nn.networks import train_forward
+from earl.nn.modes import train_forward
 from earl.storage.state import digest
 
 Make = Callable[..., DERpp]

@@ -15,11 +15,13 @@ from earl.data.streams import Schedule, Stream
 from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
 from earl.evaluation.loop import Exam, learn_online
 from earl.experiments.catalogue import METHOD_FACTS
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.methods.earl.earl import EARL
+from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.er import ER
-from earl.nn.augment import NEGATIVES, Augment, View
-from earl.nn.networks import train_forward
+from earl.nn.augment import Augment, View
+from earl.nn.modes import train_forward
 from earl.randomness import Randomness
 from earl.storage.state import digest, flatten
 

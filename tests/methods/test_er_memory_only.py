@@ -14,9 +14,11 @@ from earl.experiments.catalogue import METHODS
 from earl.experiments.contract import CHECKS, maker
 from earl.experiments.experiment import Experiment
 from earl.experiments.sweeps.sweepfile import SweepFile, bundled
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.methods.er_memory_only import MemoryOnlyER
-from earl.nn.networks import ResNet, build
+from earl.nn.build import build
+from earl.nn.resnet import ResNet
 from earl.randomness import Randomness
 
 Make = Callable[..., Learner]

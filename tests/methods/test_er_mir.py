@@ -10,10 +10,12 @@ from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.methods.er_mir import ERMIR
 from earl.nn.augment import View
-from earl.nn.networks import build, train_forward
+from earl.nn.build import build
+from earl.nn.modes import train_forward
 from earl.storage.state import digest
 
 Make = Callable[..., Learner]

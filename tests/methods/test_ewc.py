@@ -11,11 +11,12 @@ from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.methods.er import ER
 from earl.methods.ewc import EWC
 from earl.nn.augment import View
-from earl.nn.networks import train_forward
+from earl.nn.modes import train_forward
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
 

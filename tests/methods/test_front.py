@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import Setting
-from earl.learning.memory import Memory, greedy_balanced
+from earl.learning.memory import Memory
+from earl.learning.policies import greedy_balanced
+from earl.learning.setting import Setting
 from earl.learning.work import Work
 from earl.methods.frozen.front import (
     PER_CODEWORD,
@@ -23,7 +24,9 @@ from earl.methods.frozen.front import (
 )
 from earl.methods.frozen.quantizer import LLOYD, ProductQuantizer, vectors_of
 from earl.nn.augment import View
-from earl.nn.networks import ResNet, build, train_forward
+from earl.nn.build import build
+from earl.nn.modes import train_forward
+from earl.nn.resnet import ResNet
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -11,10 +11,13 @@ from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.methods.memo import MEMO, align_rows, aux_labels
 from earl.nn.augment import View
-from earl.nn.networks import ResNet, build, train_forward
+from earl.nn.build import build
+from earl.nn.modes import train_forward
+from earl.nn.resnet import ResNet
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
 

@@ -11,13 +11,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from earl.data.dataset import Dataset
 from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
 from earl.learning.memory import Memory
-from earl.methods.frozen.classmeans import ClassMeans
-from earl.methods.frozen.nc_fscil import NCFSCIL
+from earl.learning.setting import Setting
+from earl.methods.frozen.nc_fscil import NCFSCIL, ClassMeans
 from earl.nn.augment import View
 from earl.nn.etf import SimplexETF
-from earl.nn.networks import train_forward
+from earl.nn.modes import train_forward
 from earl.storage.state import digest
 
 Make = Callable[..., Learner]

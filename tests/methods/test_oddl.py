@@ -17,7 +17,7 @@ from earl.learning.learner import Learner
 from earl.methods.oddl.mixture import Component
 from earl.methods.oddl.oddl import NEVER, ODDL, total_variation
 from earl.nn.augment import View
-from earl.nn.networks import train_forward
+from earl.nn.modes import train_forward
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
 

@@ -12,11 +12,12 @@ from earl.data.dataset import Dataset, Split
 from earl.data.streams import Schedule, Stream, disjoint
 from earl.errors import InvalidSetting
 from earl.evaluation.loop import Exam, learn_online
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.methods.er import ER
 from earl.methods.polrs import PoLRS, Window
 from earl.nn.augment import View
-from earl.nn.networks import train_forward
+from earl.nn.modes import train_forward
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
 

@@ -6,8 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from earl.learning.learner import Classes
-from earl.learning.memory import Memory, greedy_balanced
+from earl.learning.classes import Classes
+from earl.learning.memory import Memory
+from earl.learning.policies import greedy_balanced
+from earl.methods.earl.negatives import NEGATIVES, Negative
 from earl.methods.earl.preparatory import (
     PreparatoryData,
     all_forms,
@@ -16,7 +18,6 @@ from earl.methods.earl.preparatory import (
     one_form_each,
     others,
 )
-from earl.nn.augment import NEGATIVES, Negative
 from earl.randomness import Randomness
 
 

@@ -11,11 +11,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.methods.frozen.quantizer import LLOYD, ProductQuantizer, vectors_of
 from earl.methods.frozen.remind import REMIND, beta, crop_maps, mix
 from earl.nn.augment import View
-from earl.nn.networks import ResNet, build, train_forward
+from earl.nn.build import build
+from earl.nn.modes import train_forward
+from earl.nn.resnet import ResNet
 from earl.storage.state import digest
 
 Make = Callable[..., Learner]

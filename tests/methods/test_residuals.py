@@ -11,7 +11,9 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from earl.learning.learner import Classes, Learner, Setting
+from earl.learning.classes import Classes
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.methods.earl.residuals import EMPTY, ResidualMemory, correct
 from earl.nn.etf import SimplexETF
 

@@ -9,11 +9,12 @@ from torch import Generator, Tensor, nn
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.methods.scr import NO_MEAN, SCR
 from earl.nn.augment import View
 from earl.nn.contrastive_augment import contrast_augment
-from earl.nn.networks import train_forward
+from earl.nn.modes import train_forward
 from earl.storage.state import digest
 
 Make = Callable[..., Learner]

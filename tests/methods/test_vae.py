@@ -9,7 +9,7 @@ from torch.distributions import Normal, kl_divergence
 
 from earl.errors import InvalidSetting
 from earl.methods.oddl.vae import VAE, kl_from_prior, log_likelihood, reparameterise
-from earl.nn.networks import build
+from earl.nn.build import build
 
 SHAPE = (3, 4, 5)
 

@@ -13,12 +13,14 @@ from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
 from earl.learning.memory import draw_distinct
-from earl.methods.heads import Heads, renew
-from earl.methods.xder import XDER, mean_positive
+from earl.learning.setting import Setting
+from earl.methods.xder import XDER, Heads, mean_positive, renew
 from earl.nn.augment import View
-from earl.nn.networks import ResNet, build, train_forward, untracked
+from earl.nn.build import build
+from earl.nn.modes import train_forward, untracked
+from earl.nn.resnet import ResNet
 from earl.storage.state import digest
 
 Make = Callable[..., XDER]

@@ -10,18 +10,13 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from earl.errors import InvalidInput, InvalidSetting
+from earl.methods.earl.negatives import GRIDS, NEGATIVES, cutmix, noise, permutation, rotation
 from earl.nn.augment import (
-    GRIDS,
-    NEGATIVES,
     Augment,
     View,
     augment_together,
-    cutmix,
-    noise,
-    permutation,
     random_crop,
     random_flip,
-    rotation,
     windows_at_once,
     windows_one_by_one,
 )

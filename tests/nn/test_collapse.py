@@ -11,7 +11,7 @@ from earl.data.dataset import Split
 from earl.errors import EarlError
 from earl.evaluation.loop import Scene
 from earl.evaluation.probes import MOST_PER_CLASS, collapse
-from earl.learning.learner import Classes
+from earl.learning.classes import Classes
 from earl.nn.collapse import nc1, nc2, nc3
 from earl.nn.etf import SimplexETF
 

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from earl.nn.build import build
 from earl.nn.freezing import begin_training, copy_frozen, frozen_parts, learning, let_learn
-from earl.nn.networks import ResNet, build, train_forward, untracked
+from earl.nn.modes import train_forward, untracked
+from earl.nn.resnet import ResNet
 
 
 def seeded(seed: int = 0) -> torch.Generator:

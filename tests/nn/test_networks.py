@@ -11,19 +11,11 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from earl.errors import EarlError, InvalidSetting
-from earl.learning.learner import adam
-from earl.nn.networks import (
-    BLOCKS,
-    BasicBlock,
-    Classifier,
-    GrowingLinear,
-    Projection,
-    ResNet,
-    build,
-    evaluating,
-    feature_size,
-    train_forward,
-)
+from earl.learning.passes import adam
+from earl.nn.build import build, feature_size
+from earl.nn.heads import Classifier, GrowingLinear, Projection
+from earl.nn.modes import evaluating, train_forward
+from earl.nn.resnet import BLOCKS, BasicBlock, ResNet
 
 close = torch.testing.assert_close
 

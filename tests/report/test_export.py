@@ -14,7 +14,7 @@ from earl.evaluation.metrics import a_auc
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.records import find_runs
 from earl.report.export.tables import export_csv, export_parquet
-from earl.report.export.tensorboard import Board, export_tensorboard, watched
+from earl.report.export.tensorboard import Board, export_tensorboard, mirror
 from run_folders import write_run
 
 
@@ -162,7 +162,7 @@ def stopped(few_runs, tmp_path):
     pytest.importorskip("tensorboard", reason="no tensorboard")
     first = find_runs([few_runs])[2]
     run = RunDirectory(tmp_path / "run", first.experiment)
-    moments = watched(run, run.run(device="cpu", threads=1), tmp_path / "board")
+    moments = mirror(run, run.run(device="cpu", threads=1), tmp_path / "board")
     for moment in moments:
         if moment.step == 27:
             break
@@ -174,11 +174,11 @@ def test_a_board_follows_a_run_and_goes_on_with_it(stopped, tmp_path, events):
     run, whole = stopped
     assert events(tmp_path / "board") == expected(whole[:2])
     Board(tmp_path / "board", whole).close()  # as if a later life had not been saved
-    for moment in watched(run, run.run(), tmp_path / "board"):
+    for moment in mirror(run, run.run(), tmp_path / "board"):
         if moment.step == 30:  # while it runs
             assert events(tmp_path / "board") == expected(whole[:3])
     assert events(tmp_path / "board") == expected(whole)
-    assert list(watched(run, run.run(), tmp_path / "late")) == []  # it has ended
+    assert list(mirror(run, run.run(), tmp_path / "late")) == []  # it has ended
     assert events(tmp_path / "late") == expected(whole)
 
 
@@ -196,7 +196,7 @@ def test_a_signal_saves_the_run_under_a_board(few_runs, tmp_path, events):
 
     with pytest.raises(Stopped):
         follow(
-            watched(run, interrupted(), tmp_path / "board"),
+            mirror(run, interrupted(), tmp_path / "board"),
             name="er",
             console=Console(quiet=True),
         )
@@ -211,7 +211,7 @@ def test_a_run_in_use_leaves_the_board_of_its_user_alone(stopped, tmp_path):
     run, _ = stopped
     before = [path.name for path in (tmp_path / "board").iterdir()]
     with lock_directory(run.path), pytest.raises(DirectoryInUse):
-        list(watched(run, run.run(), tmp_path / "board"))
+        list(mirror(run, run.run(), tmp_path / "board"))
     assert [path.name for path in (tmp_path / "board").iterdir()] == before
 
 

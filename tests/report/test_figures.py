@@ -21,13 +21,14 @@ from earl.experiments.catalogue import FIGURES, METHODS
 from earl.experiments.experiment import Experiment
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.records import choose_runs, find_runs
-from earl.report.figures import COLOURS
+from earl.methods.earl.earl import NEGATIVES
+from earl.report.figures import COLOURS, cosines
 from earl.report.figures.canvas import save
 from earl.report.figures.colours import colour_of, looks
 from earl.report.figures.cosines import nearest, newest_of
 from earl.report.figures.curves import moving_average, window
 from earl.report.figures.effect_of_k import MARKS
-from earl.report.figures.streampicture import picture
+from earl.report.figures.stream import picture
 from earl.report.figures.tsne import Cloud
 from earl.report.groups import group_runs
 from earl.report.page.charts import charts_of, looks_of
@@ -262,6 +263,10 @@ def test_the_nearest_record_is_found(runs):
     ages = [e.extra["cosine_ages"][0] for e in run.history]
     assert nearest(run, 0, ages[2] + 2).age == ages[2]
     assert nearest(run, 0, ages[2] + 3).age == ages[3]
+
+
+def test_the_figure_knows_all_negative_transformations_in_their_order():
+    assert tuple(NEGATIVES) == cosines.NEGATIVES
 
 
 def test_transformations_are_shown_side_by_side(runs):

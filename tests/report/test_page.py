@@ -18,8 +18,8 @@ from earl.report.page.grids import budget_grid, result_grid
 from earl.report.page.inventory import settings_of, users
 from earl.report.page.page import make_page, write_page
 from earl.report.statistics import Spread
+from earl.report.tables import make_table
 from earl.report.tables.formats import markdown
-from earl.report.tables.table import make_table
 from run_folders import write_run, write_summary
 
 pytest.importorskip("plotly")

@@ -7,7 +7,7 @@ import pytest
 from test_page import RUNS, write_evil_runs, write_runs
 
 from earl.experiments.runs.records import find_runs
-from earl.report.page.page import write_page
+from earl.report.page import write_page
 from run_folders import write_run
 
 pytest.importorskip("plotly")

@@ -16,8 +16,8 @@ from datasets_trees import save
 from earl.cli.app import main
 from earl.experiments.runs.records import find_runs
 from earl.report.page.page import make_page
+from earl.report.tables import make_table
 from earl.report.tables.formats import FORMATS
-from earl.report.tables.table import make_table
 from earl.report.tables.terminal import show_table
 from earl.storage.printable import printable
 from run_folders import write_run, write_summary

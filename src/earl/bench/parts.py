@@ -25,10 +25,11 @@ from earl.data.dataset import Split
 from earl.evaluation.loop import Exam
 from earl.experiments.matching import noise_learner, random_images
 from earl.learning.learner import Learner
-from earl.learning.memory import Memory, greedy_balanced
+from earl.learning.memory import Memory
+from earl.learning.policies import greedy_balanced
 from earl.methods.earl.earl import EARL
 from earl.methods.earl.residuals import ResidualMemory
-from earl.nn.networks import evaluating
+from earl.nn.modes import evaluating
 from earl.randomness import Randomness
 
 REPEATS = 200  # of what takes microseconds

@@ -19,7 +19,7 @@ PARTS: Mapping[str, tuple[str, str]] = {
     "draw": ("learning/memory.py", "sample"),
     "augment": ("nn/augment.py", "augment_together"),
     "prepare": ("preparatory.py", "transform"),
-    "forward": ("nn/networks.py", "train_forward"),
+    "forward": ("nn/modes.py", "train_forward"),
     "loss": ("etf.py", "dot_regression"),
     "backward": ("_tensor.py", "backward"),
     "Adam": ("adam.py", "step"),

@@ -15,7 +15,7 @@ from earl.experiments.matching import fed, noise_learner, random_images
 from earl.experiments.recipes import Value
 from earl.learning.learner import Learner
 from earl.methods.earl.earl import EARL
-from earl.nn.networks import build
+from earl.nn.build import build
 from earl.randomness import Randomness
 
 CIFAR = (3, 32, 32)

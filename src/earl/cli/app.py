@@ -21,14 +21,14 @@ from earl.cli import settings as cli_settings
 from earl.cli import stream as cli_stream
 from earl.cli import sweep as cli_sweep
 from earl.cli.end import outcome
-from earl.cli.group import Swift
-from earl.cli.run import Json, Out, Seed, print_results, result, show_progress
+from earl.cli.options import Json, LazyHelpGroup, Out, Seed
+from earl.cli.run import print_results, result, show_progress
 from earl.cli.text import print_json, say
 from earl.errors import InvalidSetting
 from earl.experiments.calm import calm_idle_threads
 
 app = typer.Typer(
-    cls=Swift,
+    cls=LazyHelpGroup,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from earl.cli.data import Json
+from earl.cli.options import Json
 from earl.cli.text import print_json
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from earl.cli.options import CacheRoot, DataRoot, Json, Settings, SkipBroken
 from earl.cli.text import parse_settings, print_json, say
 
 if TYPE_CHECKING:
@@ -18,21 +18,7 @@ app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Find, prepare and download data sets."
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Name = Annotated[str, typer.Argument(help="A data set; see: earl list datasets")]
-DataRoot = Annotated[
-    Path | None, typer.Option(help="Where data sets lie; else EARL_DATA, else the user's cache.")
-]
-CacheRoot = Annotated[
-    Path | None, typer.Option(help="For decoded copies; else EARL_CACHE, else the user's cache.")
-]
-Limit = Annotated[int | None, typer.Option(min=1, help="Train on so many images only.")]
-PerClass = Annotated[int | None, typer.Option(min=1, help="Train on so many of each class only.")]
-SkipBroken = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An option such as image_size=64."),
-]
 
 
 @app.command()

@@ -1,11 +1,9 @@
 """The demo: EARL against experience replay on real images, in less than a minute."""
 
-import os
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
+from earl.cli.output import keep_fonts
 from earl.evaluation.loop import Moment
 from earl.experiments.experiment import Experiment
 from earl.experiments.runs.directory import RunDirectory
@@ -32,8 +30,7 @@ def demo(
 
 def draw(runs: list[RunDirectory], picture: Path) -> None:
     """Draw the accuracy curves of several runs."""
-    # Matplotlib would keep its list of fonts in the home directory
-    os.environ.setdefault("MPLCONFIGDIR", str(user_cache_path("earl") / "matplotlib"))
+    keep_fonts()
     from earl.report.figures.canvas import save
     from earl.report.figures.curves import curves
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from earl.cli.group import Swift
+from earl.cli.options import Json, LazyHelpGroup
 from earl.cli.text import say
 from earl.experiments import catalogue
 from earl.experiments.recipes import SHAPES, recipe
@@ -28,11 +28,10 @@ KINDS: dict[str, Any] = {
 }
 SUMS = ("images", "waiting", "network")  # bytes of these have a column, all others are "extra"
 
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
 app = typer.Typer(
-    cls=Swift, rich_markup_mode=None, help="List what there is; everything, or one kind of it."
+    cls=LazyHelpGroup,
+    rich_markup_mode=None,
+    help="List what there is; everything, or one kind of it.",
 )
 
 

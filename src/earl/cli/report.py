@@ -1,63 +1,33 @@
 """The commands `earl table`, `figure`, `report` and `export`: from runs to what is printed."""
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from earl.cli.options import (
+    AllowMixed,
+    BesidePaper,
+    Folders,
+    Json,
+    Metrics,
+    PaperTable,
+    Versus,
+    Where,
+)
+from earl.cli.output import keep_fonts, writable
 from earl.cli.text import complain, print_json, put, say
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
-    from earl.evaluation.loop import Moment
-    from earl.experiments.runs.directory import RunDirectory
     from earl.experiments.runs.records import Run
+    from earl.report.tables import Table
 
-Folders = Annotated[list[Path], typer.Argument(help="Folders with run directories, at any depth.")]
-ExportOut = Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")]
-Where = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="Only runs with this method, dataset, stream, seed or setting; repeat at will.",
-    ),
-]
-TensorBoard = Annotated[
-    bool, typer.Option("--tensorboard", help="Show the run live: tensorboard --logdir <OUT>")
-]
-TensorBoardDir = Annotated[
-    Path | None, typer.Option(help="The same, with the log elsewhere than in the run directory.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
 DAMAGED = 65  # the exit code where a snapshot, or a run, is not what was written
 UNSEALED = "have no seals, as in earlier versions: damage to them would go unseen"
-Metrics = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A_AUC and A_last unless given; see: earl list metrics. Or a probe's number: bias, "
-        "NC1, NC2, NC3, training_error."
-    ),
-]
-
-
-def board_of(run: "RunDirectory", wanted: bool, folder: Path | None) -> Path | None:
-    """Return where a run is to be shown: nowhere, in its own folder, or below another one."""
-    if folder is not None:
-        return folder / run.experiment.path()
-    return run.path if wanted else None
-
-
-def shown_live(
-    run: "RunDirectory", moments: "Generator[Moment]", folder: Path | None
-) -> "Generator[Moment]":
-    """Return the moments of a run, which TensorBoard can follow if there is a folder for it."""
-    if folder is None:
-        return moments
-    from earl.report.export.tensorboard import watched
-
-    return watched(run, moments, folder)
 
 
 def chosen(folders: list[Path], where: list[str] | None) -> "list[Run]":
@@ -105,35 +75,24 @@ class ExportFormat(StrEnum):
 def table(
     folders: Folders,
     metric: Metrics = None,
-    versus: Annotated[
-        str | None, typer.Option(help="Subtract this method, seed by seed, with a 95 % interval.")
-    ] = None,
-    beside_paper: Annotated[
-        bool, typer.Option("--beside-paper", help="Set the paper's numbers beside ours.")
-    ] = False,
-    paper_table: Annotated[
-        str | None, typer.Option(help="Which of the paper's tables; main unless given.")
-    ] = None,
+    versus: Versus = None,
+    beside_paper: BesidePaper = False,
+    paper_table: PaperTable = None,
     costs: Annotated[bool, typer.Option("--costs", help="Add what learning has cost.")] = False,
     where: Where = None,
-    allow_mixed: Annotated[
-        bool, typer.Option("--allow-mixed", help="Do not refuse runs that cannot be compared.")
-    ] = False,
+    allow_mixed: AllowMixed = False,
     fmt: Annotated[
         TableFormat | None,
         typer.Option("--format", help="terminal on a terminal, else md, unless given."),
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
     """Average finished runs over seeds, in a table.
 
     Methods in rows, data sets and streams in columns.
     """
-    from rich.console import Console
-
     from earl.report.tables.formats import FORMATS
     from earl.report.tables.table import default_metrics, make_table
-    from earl.report.tables.terminal import show_table
 
     paper = paper_table or ("main" if beside_paper else None)
     runs = chosen(folders, where)
@@ -145,18 +104,26 @@ def table(
         costs=costs,
         allow_mixed=allow_mixed,
     )
-    console = Console(highlight=False)
     form = TableFormat.json if as_json else fmt
     if form is None:
-        form = TableFormat.terminal if console.is_terminal else TableFormat.md
+        form = TableFormat.terminal if sys.stdout.isatty() else TableFormat.md
     if form is TableFormat.terminal:
-        show_table(made, console)
+        print_in_colour(made)
     else:
         put(FORMATS[form](made))
     if form is TableFormat.csv:  # it has no room for them
         for note in made.notes:
             complain(f"note: {note}")
     settle(runs)
+
+
+def print_in_colour(made: "Table") -> None:
+    """Print a table for a terminal; rich, which this takes, starts as slowly as all the rest."""
+    from rich.console import Console
+
+    from earl.report.tables.terminal import show_table
+
+    show_table(made, Console(highlight=False))
 
 
 def figure(
@@ -168,13 +135,10 @@ def figure(
     ] = None,
     where: Where = None,
     title: Annotated[str, typer.Option(help="Stands above the picture.")] = "",
-    allow_mixed: Annotated[
-        bool, typer.Option("--allow-mixed", help="Do not refuse runs that cannot be compared.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    allow_mixed: AllowMixed = False,
+    as_json: Json = False,
 ) -> None:
     """Draw a figure from finished runs."""
-    from earl.cli.stream import keep_fonts, writable
     from earl.experiments.catalogue import FIGURES
 
     FIGURES.entry(name)
@@ -201,30 +165,20 @@ def report(
         "report.html"
     ),
     metric: Metrics = None,
-    versus: Annotated[
-        str | None, typer.Option(help="Subtract this method, seed by seed, with a 95 % interval.")
-    ] = None,
-    beside_paper: Annotated[
-        bool, typer.Option("--beside-paper", help="Set the paper's numbers beside ours.")
-    ] = False,
-    paper_table: Annotated[
-        str | None, typer.Option(help="Which of the paper's tables; main unless given.")
-    ] = None,
+    versus: Versus = None,
+    beside_paper: BesidePaper = False,
+    paper_table: PaperTable = None,
     where: Where = None,
     title: Annotated[str, typer.Option(help="Stands at the top of the page.")] = "",
-    allow_mixed: Annotated[
-        bool, typer.Option("--allow-mixed", help="Do not refuse runs that cannot be compared.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    allow_mixed: AllowMixed = False,
+    as_json: Json = False,
 ) -> None:
     """Write one HTML page about runs, which needs no network.
 
     Tables, curves, budgets, settings, environment and commands.
     """
-    from earl.cli.stream import keep_fonts, writable
-
     keep_fonts()
-    from earl.report.page.page import write_page
+    from earl.report.page import write_page
     from earl.report.tables.table import default_metrics
 
     runs = chosen(folders, where)
@@ -249,13 +203,14 @@ def report(
 def export(
     to: Annotated[ExportFormat, typer.Argument(help="What to write.")],
     folders: Folders,
-    out: ExportOut = Path("export"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path(
+        "export"
+    ),
     where: Where = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write histories as CSV or parquet, or for TensorBoard."""
-    from earl.report.export.tables import export_csv, export_parquet
-    from earl.report.export.tensorboard import export_tensorboard
+    from earl.report.export import export_csv, export_parquet, export_tensorboard
 
     write = {"csv": export_csv, "parquet": export_parquet, "tensorboard": export_tensorboard}[to]
     runs = chosen(folders, where)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earl.cli import sweep as cli_sweep
-from earl.cli.data import CacheRoot, DataRoot, Json
+from earl.cli.options import CacheRoot, DataRoot, Device, DryRun, Json, Out, Threads
 from earl.cli.text import print_json, say
 
 if TYPE_CHECKING:
@@ -37,15 +37,13 @@ def reproduce(
     status: Annotated[
         bool, typer.Option("--status", help="Run nothing: the paper's numbers beside ours.")
     ] = False,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where run directories go.")] = Path(
-        "runs"
-    ),
+    out: Out = Path("runs"),
     workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of each run.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    threads: Threads = None,
+    device: Device = "auto",
     data_root: DataRoot = None,
     cache_root: CacheRoot = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, run none.")] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Run a table or figure of the paper, or tell how far we are."""

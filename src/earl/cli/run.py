@@ -7,9 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from earl.cli import data as cli_data
-from earl.cli import report as cli_report
-from earl.cli.data import CacheRoot, DataRoot, Limit, PerClass, SkipBroken
-from earl.cli.report import TensorBoard, TensorBoardDir
+from earl.cli import tensorboard as cli_tensorboard
+from earl.cli.options import (
+    CacheRoot,
+    DataRoot,
+    Json,
+    Limit,
+    Out,
+    PerClass,
+    RankTimeout,
+    Seed,
+    SkipBroken,
+    SnapshotSeconds,
+    TensorBoard,
+    TensorBoardDir,
+    Threads,
+)
 from earl.cli.text import complain, page, parse_settings, print_json, say
 
 if TYPE_CHECKING:
@@ -19,17 +32,6 @@ if TYPE_CHECKING:
     from earl.evaluation.loop import Moment
     from earl.experiments.runs.directory import RunDirectory
     from earl.nn.ranks import Ranks
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Where run directories go.")]
-Seed = Annotated[int, typer.Option(help="Stream, network and draws follow from it.")]
-Threads = Annotated[
-    int | None, typer.Option(min=1, help="CPU threads; few for small networks unless given.")
-]
-RankTimeout = Annotated[
-    float, typer.Option(min=1, help="Seconds until a silent rank of torchrun is taken for lost.")
-]
-SnapshotSeconds = Annotated[float, typer.Option(min=0, help="Time between two snapshots.")]
 
 
 def run(
@@ -83,7 +85,7 @@ def run(
         threads=threads,
         seconds=snapshot_seconds,
         rank_timeout=rank_timeout,
-        board=cli_report.board_of(directory, tensorboard, tensorboard_dir),
+        board=cli_tensorboard.tensorboard_folder(directory, tensorboard, tensorboard_dir),
     )
 
 
@@ -110,7 +112,7 @@ def resume(
         as_json,
         seconds=snapshot_seconds,
         rank_timeout=rank_timeout,
-        board=cli_report.board_of(opened, tensorboard, tensorboard_dir),
+        board=cli_tensorboard.tensorboard_folder(opened, tensorboard, tensorboard_dir),
     )
 
 
@@ -153,7 +155,7 @@ def carry_out(
         dataset = load() if ranks is None else ranks.one_by_one(load)
         moments = carry_on(directory, dataset, ranks, device, threads, seconds)
         if ranks is None or ranks.first:
-            moments = cli_report.shown_live(directory, moments, board)
+            moments = cli_tensorboard.mirrored(directory, moments, board)
             moments = noted(moments, directory.path)
         show_progress(moments, directory.experiment.method, directory.path, ranks)
     if ranks is not None and not ranks.first:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from earl.cli.data import Json
+from earl.cli.options import DatasetName, Json, MethodName
 from earl.cli.text import print_json, say
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class Row:
 
 
 def settings(
-    method: Annotated[str, typer.Option(help="See: earl list methods")] = "earl",
-    dataset: Annotated[str, typer.Option(help="See: earl list datasets")] = "digits",
+    method: MethodName = "earl",
+    dataset: DatasetName = "digits",
     stream: Annotated[str, typer.Option(help="See: earl list streams")] = "gaussian",
     as_json: Json = False,
 ) -> None:

@@ -1,13 +1,14 @@
 """The commands `earl stream make` and `earl stream show`."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from earl.cli.options import DataRoot, DatasetName, Json, Settings
+from earl.cli.output import keep_fonts, writable
 from earl.cli.text import complain, parse_settings, print_json, say
-from earl.errors import DataNotFound, EarlError, InvalidSetting
+from earl.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from earl.data.dataset import Dataset
@@ -20,22 +21,16 @@ app = typer.Typer(
     help="Make streams as small files, and look at them before you run.",
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Seed = Annotated[int, typer.Option(min=0, help="The order follows from it.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An option of setup or data; repeat at will."),
-]
+OrderSeed = Annotated[int, typer.Option(min=0, help="The order follows from it.")]
 Sigma = Annotated[float | None, typer.Option(help="Short for --set sigma=...")]
-DataRoot = Annotated[Path | None, typer.Option(help="Where data sets are, unless EARL_DATA says.")]
 Tasks = Annotated[int | None, typer.Option(help="Short for --set tasks=...")]
 
 
 @app.command("make")
 def make_file(
     setup: Annotated[str, typer.Argument(help="See: earl list streams")],
-    dataset: Annotated[str, typer.Option(help="See: earl list datasets")],
-    seed: Seed = 1,
+    dataset: DatasetName,
+    seed: OrderSeed = 1,
     settings: Settings = None,
     sigma: Sigma = None,
     tasks: Tasks = None,
@@ -64,7 +59,7 @@ def make_file(
 def show_stream(
     stream: Annotated[str, typer.Argument(help="A stream file, or a setup.")],
     dataset: Annotated[str | None, typer.Option(help="Needed unless the file names it.")] = None,
-    seed: Seed = 1,
+    seed: OrderSeed = 1,
     settings: Settings = None,
     sigma: Sigma = None,
     tasks: Tasks = None,
@@ -172,27 +167,9 @@ def print_facts(facts: dict[str, Any]) -> None:
 
 def draw(data: "Dataset", schedule: "Schedule", title: str, path: Path) -> None:
     keep_fonts()
-    from earl.report.figures.streampicture import draw_stream
+    from earl.report.figures.canvas import check_picture
+    from earl.report.figures.stream import draw_stream
 
-    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise InvalidSetting(f"{path} must end in .png, .pdf or .svg to be a picture")
+    check_picture(path)
     labels = data.train.labels[schedule.order]
     draw_stream(labels, schedule, data.titles, title, path)
-
-
-def keep_fonts() -> None:
-    """Let matplotlib keep its list of fonts in our cache, not in the home directory."""
-    from platformdirs import user_cache_path
-
-    os.environ.setdefault("MPLCONFIGDIR", str(user_cache_path("earl") / "matplotlib"))
-
-
-def writable(path: Path) -> Path:
-    """Return a path whose directory can be written to."""
-    if path.is_dir():
-        raise EarlError(f"{path} is a directory; give the name of a file")
-    if not path.absolute().parent.is_dir():
-        raise DataNotFound(f"there is no directory {path.parent} to write {path.name} to; make it")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise EarlError(f"{path.parent} cannot be written to; choose another place")
-    return path

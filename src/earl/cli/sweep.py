@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from earl.cli.data import CacheRoot, DataRoot, Json
+from earl.cli.options import (
+    CacheRoot,
+    DataRoot,
+    Device,
+    DryRun,
+    Json,
+    Match,
+    MatchTo,
+    Out,
+    SnapshotSeconds,
+    Threads,
+)
 from earl.cli.text import complain, page, print_json, say
 
 if TYPE_CHECKING:
@@ -27,16 +38,12 @@ class EngineName(StrEnum):
 
 def sweep(
     file: Annotated[str, typer.Argument(help="A sweep file, or the name of one of earl's.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where run directories go.")] = Path(
-        "runs"
-    ),
+    out: Out = Path("runs"),
     workers: Annotated[
         int | None, typer.Option(min=1, help="Runs at a time; 1, or with Ray all that fit.")
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads of each run; few for small networks.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    threads: Threads = None,
+    device: Device = "auto",
     engine: Annotated[EngineName, typer.Option(help="Here, or on a Ray cluster.")] = (
         EngineName.local
     ),
@@ -44,12 +51,12 @@ def sweep(
         str | None, typer.Option(help="Of the Ray cluster: auto or host:port; else one of its own.")
     ] = None,
     gpus_per_run: Annotated[float, typer.Option(min=0, help="With Ray; 0.5 lets two share.")] = 0.0,
-    match: Annotated[str, typer.Option(help="flops or bytes: spend what --to does.")] = "",
-    to: Annotated[str, typer.Option(metavar="METHOD", help="The method to match.")] = "",
+    match: Match = "",
+    to: MatchTo = "",
     data_root: DataRoot = None,
     cache_root: CacheRoot = None,
-    snapshot_seconds: Annotated[float, typer.Option(min=0, help="Between two snapshots.")] = 30.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, run none.")] = False,
+    snapshot_seconds: SnapshotSeconds = 30.0,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Run all experiments of a file, or go on with them.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from earl.errors import TooLarge
 from earl.experiments.recipes import Value
-from earl.nn.networks import TRAINED
+from earl.nn.build import TRAINED
 from earl.nn.room import require_room
 
 FLOAT = 4  # bytes

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -23,13 +22,14 @@ from earl.experiments.places import Places, workers
 from earl.experiments.recipes import Value, recipe
 from earl.experiments.streamfile import StreamFile, plan
 from earl.experiments.threads import threads_for
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.nn.augment import Augment, View
-from earl.nn.networks import ResNet, build
+from earl.nn.build import build, resnet_for
 from earl.nn.ranks import Ranks
+from earl.nn.resnet import ResNet
 from earl.randomness import Randomness
 
-LARGEST_SMALL = 64  # pixels of a side that suit the network's small stem
 FILE = "file:"  # begins the name of a stream that is read from a file
 
 
@@ -78,7 +78,7 @@ class Experiment:
                 "stream": file_options if self.stream.startswith(FILE) else STREAMS[self.stream],
                 "data": DataOptions,
                 "setting": Setting,
-                "network": partial(ResNet, stem="auto"),  # type: ignore[arg-type]  # see `build`
+                "network": resnet_for,
                 "augment": Augment,
                 "run": run_options,
             }
@@ -87,7 +87,7 @@ class Experiment:
     def values(self) -> dict[str, Value]:
         """Return every setting of the run: the given ones, the recipe's, the defaults."""
         values = self.options().complete(recipe(self.dataset), self.settings)
-        for derived in ("seed", "device", "channels"):  # they have their own place
+        for derived in ("seed", "device"):  # they have their own place
             values.pop(derived, None)
         return values
 
@@ -208,9 +208,7 @@ class Experiment:
     def network(self, image_shape: tuple[int, int, int]) -> Callable[[], ResNet]:
         """Return what makes the backbone for images of this shape."""
         options = self.options().of("network", self.values())
-        if options["stem"] == "auto":
-            options["stem"] = "small" if max(image_shape[1:]) <= LARGEST_SMALL else "large"
-        return lambda: ResNet(channels=image_shape[0], **options)
+        return lambda: resnet_for(image_shape, **options)
 
     def threads(self, dataset: Dataset) -> int:
         """Return how many threads this experiment is worth here."""

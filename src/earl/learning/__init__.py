@@ -1,1 +1,41 @@
 """Learning: what every method is, and the parts that methods are made of."""
+
+from earl.learning.classes import Classes
+from earl.learning.learner import UNKNOWN, Learner, Stateful
+from earl.learning.memory import Memory, Policy, draw_distinct
+from earl.learning.pace import Pace, Waiting
+from earl.learning.passes import adam, ask, forward
+from earl.learning.policies import (
+    POLICIES,
+    below,
+    class_reservoir,
+    gdumb,
+    greedy_balanced,
+    reservoir,
+)
+from earl.learning.setting import Setting
+from earl.learning.work import Pass, Work
+
+__all__ = [
+    "POLICIES",
+    "UNKNOWN",
+    "Classes",
+    "Learner",
+    "Memory",
+    "Pace",
+    "Pass",
+    "Policy",
+    "Setting",
+    "Stateful",
+    "Waiting",
+    "Work",
+    "adam",
+    "ask",
+    "below",
+    "class_reservoir",
+    "draw_distinct",
+    "forward",
+    "gdumb",
+    "greedy_balanced",
+    "reservoir",
+]

@@ -3,8 +3,10 @@
 from torch import nn
 from torch.optim import Optimizer
 
-from earl.learning.learner import Classes, Learner, Pace, Waiting
+from earl.learning.classes import Classes
+from earl.learning.learner import Learner
 from earl.learning.memory import Memory
+from earl.learning.pace import Pace, Waiting
 from earl.learning.work import Work
 from earl.storage.state import flatten
 

@@ -8,22 +8,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import (
+from earl.learning import (
     Classes,
     Learner,
+    Memory,
     Pace,
     Setting,
     Stateful,
     Waiting,
+    Work,
     adam,
     ask,
+    draw_distinct,
     forward,
+    reservoir,
 )
-from earl.learning.memory import Memory, draw_distinct, reservoir
-from earl.learning.work import Work
-from earl.nn.finite import differentiate
-from earl.nn.losses import known_mse
-from earl.nn.networks import Classifier, feature_size
+from earl.nn import Classifier, differentiate, feature_size, known_mse
 from earl.randomness import Randomness
 
 

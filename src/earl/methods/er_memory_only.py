@@ -6,11 +6,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
-from earl.learning.memory import Memory, greedy_balanced
-from earl.learning.work import Work
-from earl.nn.finite import differentiate
-from earl.nn.networks import Classifier, feature_size
+from earl.learning import (
+    Classes,
+    Learner,
+    Memory,
+    Pace,
+    Setting,
+    Stateful,
+    Work,
+    adam,
+    ask,
+    forward,
+    greedy_balanced,
+)
+from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
 
 

@@ -8,21 +8,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import (
+from earl.learning import (
     Classes,
     Learner,
+    Memory,
     Pace,
     Setting,
     Stateful,
     Waiting,
+    Work,
     adam,
     ask,
     forward,
+    reservoir,
 )
-from earl.learning.memory import Memory, reservoir
-from earl.learning.work import Work
-from earl.nn.finite import differentiate
-from earl.nn.networks import Classifier, feature_size
+from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
 
 

@@ -9,21 +9,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import (
+from earl.learning import (
     Classes,
     Learner,
+    Memory,
     Pace,
+    Pass,
     Setting,
     Stateful,
     Waiting,
+    Work,
     adam,
     ask,
     forward,
+    reservoir,
 )
-from earl.learning.memory import Memory, reservoir
-from earl.learning.work import Pass, Work
-from earl.nn.finite import differentiate
-from earl.nn.networks import Classifier, feature_size
+from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
 
 FACTORS = (0.5, 1.0, 2.0)  # the learning rates of the replicas, relative to the present one

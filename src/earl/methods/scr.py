@@ -8,23 +8,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import (
+from earl.learning import (
     Classes,
     Learner,
+    Memory,
     Pace,
     Setting,
     Stateful,
     Waiting,
+    Work,
     adam,
     ask,
     forward,
+    reservoir,
 )
-from earl.learning.memory import Memory, reservoir
-from earl.learning.work import Work
-from earl.nn.contrastive_augment import contrast_augment
-from earl.nn.finite import differentiate
-from earl.nn.losses import supervised_contrastive
-from earl.nn.networks import build, feature_size
+from earl.nn import build, contrast_augment, differentiate, feature_size, supervised_contrastive
 from earl.randomness import Randomness
 
 NO_MEAN = -2.0  # the score of a class without a mean: below every cosine

@@ -1,31 +1,37 @@
 """X-DER (Boschini et al., TPAMI 2022): DER++ whose stored logits and future heads keep learning."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import (
+from earl.learning import (
     Classes,
     Learner,
+    Memory,
     Pace,
     Setting,
     Stateful,
     Waiting,
+    Work,
     adam,
     ask,
+    draw_distinct,
     forward,
+    reservoir,
 )
-from earl.learning.memory import Memory, draw_distinct, reservoir
-from earl.learning.work import Work
-from earl.methods.heads import Heads, renew
-from earl.nn.contrastive_augment import contrast_augment
-from earl.nn.finite import differentiate
-from earl.nn.losses import known_mse, supervised_contrastive
-from earl.nn.networks import Classifier, feature_size, untracked
+from earl.nn import (
+    Classifier,
+    contrast_augment,
+    differentiate,
+    feature_size,
+    known_mse,
+    supervised_contrastive,
+    untracked,
+)
 from earl.randomness import Randomness
 
 AT_ONCE = 250  # memory images that are looked at together when a task ends
@@ -237,3 +243,58 @@ def mean_positive(gap: Tensor) -> Tensor:
 def require(holds: bool, message: str) -> None:
     if not holds:
         raise InvalidSetting(message)
+
+
+class Heads:
+    """Divides the classes by the task they first appeared in; head h begins at starts[h].
+
+    Classes are numbered as they appear, so a head is a range, and everything follows from how many
+    classes were known at each boundary.
+    """
+
+    def __init__(self) -> None:
+        self.starts = [0]
+        self.overlap = False  # has a class ever come back after its task?
+
+    @property
+    def present(self) -> int:
+        """The first class number that is not past."""
+        return self.starts[-1]
+
+    @property
+    def first_rival(self) -> int:
+        """The first class number that new samples compete with: a present one, unless tasks mix."""
+        return 0 if self.overlap else self.present
+
+    def arrive(self, c: int) -> None:
+        """Take notice of a sample of class number c."""
+        self.overlap = self.overlap or c < self.present
+
+    def close(self, n: int) -> None:
+        """End the task, at the end of which n classes are known."""
+        self.starts.append(n)
+
+    def of(self, y: Tensor) -> Tensor:
+        """Return the head of each class number y (B,)."""
+        return torch.bucketize(y, torch.tensor(self.starts), right=True) - 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"starts": list(self.starts), "overlap": self.overlap}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.starts, self.overlap = list(state["starts"]), state["overlap"]
+
+
+def renew(stored: Tensor, z: Tensor, y: Tensor, part: slice, gamma: float) -> Tensor:
+    """Return `stored` (k, m) with the columns `part` taken from z (k, ...), held below column y.
+
+    Where their largest exceeds stored[y] they are scaled until it is gamma · stored[y]. That would
+    turn signs round if stored[y] is not positive; then they are shifted until it is stored[y].
+    """
+    own = stored.gather(1, y[:, None])  # (k, 1)
+    new = z[:, part]
+    top = new.amax(dim=1, keepdim=True)
+    lowered = torch.where(own > 0, new * (gamma * own / top), new - (top - own))
+    result = stored.clone()
+    result[:, part] = torch.where(top > own, lowered, new)
+    return result

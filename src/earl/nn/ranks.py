@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from earl.errors import EarlError
-from earl.nn.networks import replaced, train_forward
+from earl.nn.modes import replaced, train_forward
 
 TIMEOUT = 60.0  # seconds without a sign of life until a rank is taken for lost
 PREPARING = timedelta(hours=12)  # that one rank may prepare data while the others wait

@@ -7,7 +7,7 @@ from typing import Literal
 from earl.errors import DataNotFound, UnknownName, suggest
 from earl.experiments.catalogue import METRICS
 from earl.experiments.runs.records import Run
-from earl.report.figures.selection import command
+from earl.report.selection import command
 
 # What learning has cost by the end, as histories name it, and its unit; see `Learner.costs`.
 COSTS: Mapping[str, str] = {"updates": "", "images": "", "flops": "FLOP", "bytes": "B"}

@@ -6,8 +6,6 @@ from math import sqrt
 from statistics import fmean, stdev
 from typing import TypeVar
 
-from scipy.special import stdtrit
-
 from earl.errors import EarlError
 
 LEVEL = 0.95  # of confidence
@@ -60,6 +58,8 @@ def paired_difference(
     whole = spread(differences)
     if whole.std is None:
         return Difference(whole.mean, None, None, 1)
+    from scipy.special import stdtrit  # takes longer to import than a table takes without it
+
     t = float(stdtrit(whole.n - 1, (1 + level) / 2))
     half = t * whole.std / sqrt(whole.n)
     return Difference(whole.mean, whole.mean - half, whole.mean + half, whole.n)

@@ -13,7 +13,6 @@ code. The hashes find damage; they are no signature. Whoever writes holds the ro
 
 import hashlib
 import json
-import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,14 +26,22 @@ from torch import Tensor
 from earl.errors import SnapshotError
 from earl.storage import files as durable
 from earl.storage import reading
-from earl.storage.state import CODES, Json, State, digest, flatten, raw, unflatten
+from earl.storage.manifest import (
+    FORMAT_VERSION,
+    MANIFEST,
+    MANIFEST_LIMIT,
+    TENSORS,
+    Json,
+    parse_json,
+    read_manifest,
+    seal_of,
+    snapshot_name,
+    snapshots_in,
+    step_of,
+)
+from earl.storage.state import CODES, State, digest, flatten, raw, unflatten
 
-FORMAT_VERSION = 1
-MANIFEST, TENSORS = "manifest.json", "state.safetensors"
-MANIFEST_LIMIT = 2 << 20  # bytes; hostile JSON takes some 25 times as much when parsed
 HEADER_LIMIT = 1 << 20  # bytes of the safetensors header: some 8,000 tensors
-
-_FIELDS = {"format_version": int, "step": int, "about": dict, "files": dict, "sha256": str}
 
 
 @dataclass(frozen=True)
@@ -63,9 +70,9 @@ def write_snapshot(
     durable.make_directory(root)
     for leftover in durable.entries(root, ".tmp-"):
         durable.remove(leftover)
-    final = root / _name(step)
-    others = [path for path in _snapshots(root) if _step(path) not in (-1, step)]
-    if others and _step(others[0]) > step:
+    final = root / snapshot_name(step)
+    others = [path for path in snapshots_in(root) if step_of(path) not in (-1, step)]
+    if others and step_of(others[0]) > step:
         raise SnapshotError(f"{others[0]} is later than step {step}; choose another directory")
     if not _holds(final, state):
         durable.write_dir_atomically(final, _encode(step, state, about))
@@ -85,7 +92,7 @@ def read_newest(root: Path) -> Snapshot | None:
     damaged: dict[Path, str] = {}
     try:
         durable.refuse_link(root)
-        for path in _snapshots(root):
+        for path in snapshots_in(root):
             try:
                 snapshot = _load(path)
             except ValueError as reason:
@@ -107,24 +114,6 @@ def read_newest(root: Path) -> Snapshot | None:
     return None
 
 
-def newest_step(root: Path) -> int:
-    """Return the step of the newest snapshot, whole or not; -1 if there is none."""
-    return max((_step(path) for path in _snapshots(root)), default=-1)
-
-
-def read_about(root: Path) -> tuple[Path, Mapping[str, Json]] | None:
-    """Return the newest snapshot and what was said about it, its tensors unread.
-
-    Damaged ones are passed over, changed is nothing: what to do about them is for `read_newest`.
-    """
-    for path in _snapshots(root):
-        try:
-            return path, _read_manifest(path)["about"]
-        except (ValueError, OSError, SnapshotError):  # OSError: removed by now
-            continue
-    return None
-
-
 def _encode(step: int, state: State, about: Mapping[str, Json]) -> dict[str, bytes | bytearray]:
     tensors, skeleton = flatten(state)
     data = _pack(tensors)
@@ -136,7 +125,7 @@ def _encode(step: int, state: State, about: Mapping[str, Json]) -> dict[str, byt
     start = text.encode()[:-1]
     if len(start) > MANIFEST_LIMIT - 100:
         raise SnapshotError(f"the manifest has {len(start)} bytes; keep long lists as tensors")
-    return {TENSORS: data, MANIFEST: start + _seal(start)}
+    return {TENSORS: data, MANIFEST: start + seal_of(start)}
 
 
 def _pack(tensors: Mapping[str, Tensor]) -> bytearray:
@@ -161,50 +150,15 @@ def _listing(data: bytes | bytearray) -> Json:
     return {TENSORS: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}}
 
 
-def _seal(start: bytes) -> bytes:
-    """End a manifest with its SHA-256; in all formats, so that age and damage can be told apart."""
-    return b', "sha256": "%s"}\n' % hashlib.sha256(start).hexdigest().encode()
-
-
 def _load(path: Path) -> Snapshot:
     """Read one snapshot; ValueError says what is damaged."""
     if not stat.S_ISDIR(path.lstat().st_mode):
         raise ValueError("it is not a directory")
     if wrong := {entry.name for entry in path.iterdir()} ^ {MANIFEST, TENSORS}:
         raise ValueError(f"a file is missing or foreign: {min(wrong)!r}")
-    manifest = _read_manifest(path)
+    manifest = read_manifest(path)
     state = unflatten(_read_tensors(path, manifest["files"]), manifest["state"])
     return Snapshot(manifest["step"], state, manifest["about"], path)
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    data = reading.read_regular(path / MANIFEST, MANIFEST_LIMIT)
-    start = data[: -len(_seal(b""))]
-    if data != start + _seal(start):
-        raise ValueError(f"{MANIFEST} does not match its SHA-256")
-    manifest: dict[str, Any] = _parsed(data)
-    version = manifest.get("format_version")
-    if type(version) is int and version > FORMAT_VERSION:
-        known = f"this earl reads formats up to {FORMAT_VERSION}"
-        raise SnapshotError(f"{path} has format {version}, {known}; use a newer earl")
-    types = {key: type(value) for key, value in manifest.items() if key != "state"}
-    if types != _FIELDS or "state" not in manifest or version != FORMAT_VERSION:
-        raise ValueError(f"{MANIFEST} does not have the fields of format {FORMAT_VERSION}")
-    if path.name != _name(manifest["step"]) or manifest["step"] < 0:
-        raise ValueError(f"it holds step {manifest['step']}")
-    return manifest
-
-
-def _parsed(data: bytes) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(found := dict(pairs)) != len(pairs):
-            raise ValueError("a key of a JSON object comes twice")
-        return found
-
-    try:
-        return json.loads(data.decode(), object_pairs_hook=unique)
-    except RecursionError:
-        raise ValueError("JSON is nested too deeply") from None
 
 
 def _read_tensors(path: Path, files: dict[str, Any]) -> dict[str, Tensor]:
@@ -218,25 +172,10 @@ def _read_tensors(path: Path, files: dict[str, Any]) -> dict[str, Tensor]:
     if (length := int.from_bytes(data[:8], "little")) > HEADER_LIMIT:
         raise ValueError(f"{TENSORS} has a header of more than {HEADER_LIMIT} bytes")
     try:
-        _parsed(data[8 : 8 + length])  # safetensors itself would take the last of two namesakes
+        parse_json(data[8 : 8 + length])  # safetensors itself would take the last of two namesakes
         return load(data)
     except (SafetensorError, KeyError) as error:  # KeyError: a type that torch does not have
         raise ValueError(f"{TENSORS} is no safetensors file: {str(error)[:80]!r}") from error
-
-
-def _name(step: int) -> str:
-    return f"snap-{step:012d}"
-
-
-def _step(path: Path) -> int:
-    """Return the step in a name, or -1 if it is no name of ours."""
-    return int(path.name[5:]) if re.fullmatch(r"snap-[0-9]{12,}", path.name) else -1
-
-
-def _snapshots(root: Path) -> list[Path]:
-    """Return all there is under the name of a snapshot, newest first."""
-    found = durable.entries(root, "snap-")
-    return sorted(found, key=lambda path: (_step(path), path.name), reverse=True)
 
 
 def _holds(path: Path, state: State) -> bool:

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import torch
 from torch import Tensor
 
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+from earl.storage.manifest import Json
 
 # A tree of dict (keys str or int), list, tuple, Tensor, int, float, bool, str and None, as returned
 # by `state_dict()` of modules, of optimisers and of our own parts. `flatten` refuses all else.

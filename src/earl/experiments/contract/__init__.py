@@ -10,7 +10,8 @@ from earl.experiments.contract.checks import DATA, Make
 from earl.experiments.contract.guards import small_backbone
 from earl.experiments.options import options_of
 from earl.experiments.recipes import Value, recipe
-from earl.learning.learner import Learner, Setting
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
 from earl.nn.augment import Augment, View
 
 CHECKS: Mapping[str, Callable[[Make], None]] = {

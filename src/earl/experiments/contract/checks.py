@@ -16,7 +16,7 @@ from earl.errors import ContractBroken
 from earl.learning.bytes_held import bytes_held
 from earl.learning.learner import UNKNOWN, Learner
 from earl.nn.augment import Augment, View
-from earl.nn.networks import train_forward
+from earl.nn.modes import train_forward
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
 

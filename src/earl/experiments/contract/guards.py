@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from earl.errors import ContractBroken, InvalidInput, NotFinite
 from earl.experiments.contract.checks import Make, expect, samples, teach
 from earl.learning.learner import Learner
+from earl.nn.build import build
 from earl.nn.finite import check_finite
-from earl.nn.networks import ResNet, build
+from earl.nn.resnet import ResNet
 from earl.randomness import Randomness
 from earl.storage.state import digest
 

@@ -7,7 +7,7 @@ from earl.errors import TakenOver
 from earl.evaluation.history import Evaluation, read_lines, to_line
 from earl.experiments.runs.seals import seal
 from earl.storage.files import append, replace_text
-from earl.storage.state import Json
+from earl.storage.manifest import Json
 
 
 class HistoryFile:

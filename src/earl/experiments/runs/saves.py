@@ -13,7 +13,8 @@ from earl.experiments.runs.seals import beginning, check_snapshot, identity, sum
 from earl.learning.learner import Learner
 from earl.nn.finite import check_finite
 from earl.storage.files import replace_text
-from earl.storage.snapshot import Snapshot, newest_step, read_newest, write_snapshot
+from earl.storage.manifest import newest_step
+from earl.storage.snapshot import Snapshot, read_newest, write_snapshot
 
 
 class Saves:

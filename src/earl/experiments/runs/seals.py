@@ -16,9 +16,8 @@ from typing import Any
 from earl.errors import DamagedRun, SnapshotError
 from earl.evaluation.history import REMEDY, Evaluation, parse_history, read_lines, whole_lines
 from earl.experiments.runs.files import is_summary
+from earl.storage.manifest import Json, read_about
 from earl.storage.reading import LARGEST_RECORD, read_bounded
-from earl.storage.snapshot import read_about
-from earl.storage.state import Json
 
 SEALED = "sealed"  # in experiment.json
 PLACES = ("source", "skipped")  # facts of data that may differ where a run goes on

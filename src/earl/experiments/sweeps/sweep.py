@@ -27,8 +27,8 @@ from earl.storage.files import (
     lock_directory,
     make_directory,
 )
+from earl.storage.manifest import newest_step
 from earl.storage.reading import open_regular
-from earl.storage.snapshot import newest_step
 
 State = Literal["waiting", "interrupted", "running", "in use", "finished", "failed"]
 LOG = "log.txt"

@@ -9,9 +9,20 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting, UnknownName, suggest
-from earl.learning.learner import Classes, Learner, Pace, Setting, Stateful, adam, ask, forward
-from earl.learning.memory import POLICIES, Memory
-from earl.learning.work import Work
+from earl.learning import (
+    POLICIES,
+    Classes,
+    Learner,
+    Memory,
+    Pace,
+    Setting,
+    Stateful,
+    Work,
+    adam,
+    ask,
+    forward,
+)
+from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.earl.preparatory import (
     PreparatoryData,
     all_forms,
@@ -20,10 +31,17 @@ from earl.methods.earl.preparatory import (
     one_form_each,
 )
 from earl.methods.earl.residuals import ResidualMemory, correct
-from earl.nn.augment import NEGATIVES, augment_together
-from earl.nn.etf import Frame, SimplexETF, dot_regression
-from earl.nn.finite import differentiate
-from earl.nn.networks import GrowingLinear, Projection, build, feature_size
+from earl.nn import (
+    Frame,
+    GrowingLinear,
+    Projection,
+    SimplexETF,
+    augment_together,
+    build,
+    differentiate,
+    dot_regression,
+    feature_size,
+)
 from earl.randomness import Randomness
 
 COSINE_SCALE = 10.0  # of a learnable classifier's logits

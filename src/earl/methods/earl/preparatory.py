@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from earl.learning.memory import Memory, below, draw_distinct
-from earl.nn.augment import Negative
+from earl.learning import Memory, below, draw_distinct
+from earl.methods.earl.negatives import Negative
 from earl.randomness import Randomness
 
 TRANSFORMATIONS = 3  # |G|: each negative transformation comes in three forms

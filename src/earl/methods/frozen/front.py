@@ -7,12 +7,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import Setting
-from earl.learning.memory import Memory, draw_distinct
-from earl.learning.work import Pass, Work
+from earl.learning import Memory, Pass, Setting, Work, draw_distinct
 from earl.methods.frozen.quantizer import ProductQuantizer, vectors_of
-from earl.nn.freezing import learning, let_learn
-from earl.nn.networks import ResNet, evaluating
+from earl.nn import ResNet, evaluating, learning, let_learn
 
 CHUNK = 64  # images that pass the front at once
 PER_CODEWORD = 256  # vectors that k-means looks at, at most

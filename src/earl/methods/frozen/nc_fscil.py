@@ -4,24 +4,26 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting, UnknownName, suggest
-from earl.learning.learner import (
+from earl.learning import (
     Classes,
     Learner,
+    Memory,
     Pace,
+    Pass,
     Setting,
     Stateful,
     Waiting,
+    Work,
     adam,
     ask,
+    draw_distinct,
     forward,
+    greedy_balanced,
 )
-from earl.learning.memory import Memory, greedy_balanced
-from earl.learning.work import Pass, Work
-from earl.methods.frozen.classmeans import ClassMeans
 from earl.methods.frozen.front import (
     Block,
     Divided,
@@ -32,9 +34,15 @@ from earl.methods.frozen.front import (
     room_for_codes,
 )
 from earl.methods.frozen.quantizer import ProductQuantizer
-from earl.nn.etf import Frame, SimplexETF, dot_regression
-from earl.nn.finite import differentiate
-from earl.nn.networks import Projection, build, feature_size
+from earl.nn import (
+    Frame,
+    Projection,
+    SimplexETF,
+    build,
+    differentiate,
+    dot_regression,
+    feature_size,
+)
 from earl.randomness import Randomness
 
 
@@ -202,3 +210,42 @@ class NCFSCIL(Learner):
             "pace": self.pace,
             "work": self.work,
         }
+
+
+class ClassMeans:
+    """The running mean of each class, one row per class; adds and draws as a Memory does."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self._means = torch.empty(0)  # (n, ...), row c for class number c
+        self._counts = torch.empty(0, dtype=torch.int64)
+
+    def __len__(self) -> int:
+        """The number of classes that have a mean."""
+        return int((self._counts > 0).sum())
+
+    def add(self, generator: Generator, *, y: Tensor, x: Tensor) -> None:
+        """Take rows x (B, ...) of the classes y (B,) into their means; nothing is drawn."""
+        missing = int(y.max()) + 1 - len(self._counts)
+        if missing > 0:
+            new = torch.zeros(missing, *x.shape[1:])
+            self._means = torch.cat((self._means, new)) if len(self._counts) else new
+            self._counts = torch.cat((self._counts, self._counts.new_zeros(missing)))
+        self.seen += len(y)
+        for c, row in zip(y.tolist(), x, strict=True):
+            self._counts[c] += 1
+            self._means[c] += (row - self._means[c]) / self._counts[c]
+
+    def sample(self, n: int, *names: str, generator: Generator) -> tuple[Tensor, ...]:
+        """Return "x", the means, and "y", the numbers, of n classes drawn without replacement."""
+        held = self._counts.nonzero()[:, 0]
+        y = held[draw_distinct(len(held), n, generator)]
+        columns = {"x": self._means[y], "y": y}
+        return tuple(columns[name] for name in names)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"means": self._means, "counts": self._counts, "seen": self.seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._means, self._counts = state["means"], state["counts"]
+        self.seen = state["seen"]

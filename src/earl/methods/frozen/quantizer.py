@@ -5,7 +5,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.memory import draw_distinct
+from earl.learning import draw_distinct
 
 LLOYD = 20  # iterations of k-means
 CHUNK = 64  # vectors compared with all codewords at once; their distances stay in the cache

@@ -10,19 +10,21 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import (
+from earl.learning import (
     Classes,
     Learner,
+    Memory,
     Pace,
+    Pass,
     Setting,
     Stateful,
     Waiting,
+    Work,
     adam,
     ask,
     forward,
+    greedy_balanced,
 )
-from earl.learning.memory import Memory, greedy_balanced
-from earl.learning.work import Pass, Work
 from earl.methods.frozen.front import (
     Block,
     Divided,
@@ -33,8 +35,7 @@ from earl.methods.frozen.front import (
     room_for_codes,
 )
 from earl.methods.frozen.quantizer import ProductQuantizer
-from earl.nn.finite import differentiate
-from earl.nn.networks import Classifier, feature_size
+from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
 
 

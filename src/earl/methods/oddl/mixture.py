@@ -8,12 +8,10 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.learning.learner import Classes, Setting, Stateful, adam, ask, forward
+from earl.learning import Classes, Setting, Stateful, adam, ask, forward
 from earl.methods.oddl.rmsprop import RMSprop
 from earl.methods.oddl.vae import VAE
-from earl.nn.finite import differentiate
-from earl.nn.freezing import copy_frozen
-from earl.nn.networks import Classifier, build, feature_size
+from earl.nn import Classifier, build, copy_frozen, differentiate, feature_size
 from earl.randomness import Randomness
 
 

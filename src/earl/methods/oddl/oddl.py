@@ -8,9 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from earl.errors import InvalidSetting
-from earl.learning.learner import Classes, Learner, Pace, Setting, Stateful
-from earl.learning.memory import Memory, greedy_balanced
-from earl.learning.work import Pass, Work
+from earl.learning import (
+    Classes,
+    Learner,
+    Memory,
+    Pace,
+    Pass,
+    Setting,
+    Stateful,
+    Work,
+    greedy_balanced,
+)
 from earl.methods.oddl.mixture import Mixture
 from earl.randomness import Randomness
 

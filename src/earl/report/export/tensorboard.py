@@ -2,13 +2,16 @@
 
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from earl.errors import EarlError
 from earl.evaluation.history import Evaluation
-from earl.evaluation.loop import Moment
-from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.records import Run
 from earl.report.export.tables import Scalars, check_names
+
+if TYPE_CHECKING:  # importing these would import torch
+    from earl.evaluation.loop import Moment
+    from earl.experiments.runs.directory import RunDirectory
 
 SUFFIX = ".earl"  # marks the event files that are ours to replace
 
@@ -22,19 +25,23 @@ class Board:
 
     def __init__(self, folder: Path, history: Iterable[Evaluation] = ()) -> None:
         check_tensorboard()
-        from torch.utils.tensorboard import SummaryWriter
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         for old in folder.glob(f"events.out.tfevents.*{SUFFIX}"):
             old.unlink()
-        self._writer = SummaryWriter(str(folder), filename_suffix=SUFFIX)
+        self._writer = EventFileWriter(str(folder), filename_suffix=SUFFIX)
         self._scalars = Scalars()
         for evaluation in history:
             self.add(evaluation)
 
     def add(self, evaluation: Evaluation) -> None:
         """Show one more evaluation."""
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
         for name, value in self._scalars(evaluation).items():
-            self._writer.add_scalar(name, value, evaluation.step, walltime=0.0)
+            summary = Summary(value=[Summary.Value(tag=name, simple_value=value)])
+            self._writer.add_event(Event(step=evaluation.step, wall_time=0.0, summary=summary))
 
     def flush(self) -> None:
         self._writer.flush()
@@ -63,7 +70,7 @@ def export_tensorboard(runs: Sequence[Run], folder: Path) -> list[Path]:
     return paths
 
 
-def watched(run: RunDirectory, moments: Generator[Moment], folder: Path) -> Generator[Moment]:
+def mirror(run: "RunDirectory", moments: "Generator[Moment]", folder: Path) -> "Generator[Moment]":
     """Yield the moments of a run while a board shows its evaluations.
 
     The board begins with the whole history, once the run has brought that to where it goes on.

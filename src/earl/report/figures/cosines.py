@@ -12,14 +12,15 @@ from matplotlib.patches import Rectangle
 from earl.errors import DataNotFound
 from earl.evaluation.history import Evaluation
 from earl.experiments.runs.records import Run
-from earl.nn.augment import NEGATIVES
 from earl.report.figures.canvas import grid, sheet
-from earl.report.figures.selection import command, only, panels, recorded
 from earl.report.groups import Group
+from earl.report.selection import command, only, panels, recorded
 
 NEW, SOON = 4, 50  # the class, and the samples after its arrival, of the figure of methods
 OLD, LATE = 0, 10_000  # the same of the figure of negative transformations
 BOX = "#00A5C8"
+# The order of the panels: that of the method's own list, which would import torch
+NEGATIVES = ("rotation", "permutation", "cutmix", "noise")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def transforms(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = Fals
     """Draw class 0, 10 000 samples after it appeared: one panel per negative transformation."""
     comparing = with_several_negatives(recorded(runs, "cosines", "cosines"))
     _, groups = only(panels(comparing, allow_mixed=allow_mixed))
-    groups = sorted(groups, key=lambda g: (g.method, list(NEGATIVES).index(negative_of(g.one))))
+    groups = sorted(groups, key=lambda g: (g.method, NEGATIVES.index(negative_of(g.one))))
     alone = len({negative_of(group.one) for group in groups}) == len(groups)
     seed = common_seed(groups)
     shown = {

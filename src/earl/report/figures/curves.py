@@ -1,6 +1,6 @@
 """Figures over the stream: accuracy, online accuracy, training error and bias."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -11,13 +11,20 @@ from earl.evaluation.metrics import a_auc
 from earl.experiments.runs.records import Run
 from earl.report.figures.canvas import GREY, count_samples, grid, legend_below, plain, sheet
 from earl.report.figures.colours import Look, looks
-from earl.report.figures.selection import names, panels
 from earl.report.groups import Column, Group
-from earl.report.statistics import Spread, spread
+from earl.report.selection import names, panels
+from earl.report.series import (
+    Read,
+    accuracy,
+    moving_average,
+    over_seeds,
+    percent_of,
+    reading_of,
+    window,
+)
+from earl.report.statistics import spread
 
-WINDOW = 500  # samples of the moving average of online accuracy
 BAND = "band: ± 1 standard deviation"
-Read = Callable[[Run], dict[int, float]]  # values by step
 
 
 @dataclass(frozen=True)
@@ -136,13 +143,6 @@ def show(
     show_boundaries(axes, groups[0].one)
 
 
-def over_seeds(group: Group, read: Read) -> dict[int, Spread]:
-    """Return mean and deviation at each step for which all seeds have a value."""
-    values = [read(run) for run in group.runs.values()]
-    common = [step for step in values[0] if all(step in others for others in values)]
-    return {step: spread([of_seed[step] for of_seed in values]) for step in common}
-
-
 def show_classes(axes: Axes, run: Run) -> None:
     """Draw the number of classes seen, dotted, against an axis of its own."""
     classes = axes.twinx()
@@ -168,40 +168,7 @@ def with_legend(figure: Figure, of_column: Sequence[tuple[Axes, list[Group]]]) -
     return figure
 
 
-def accuracy(run: Run) -> dict[int, float]:
-    return {e.step: 100 * e.accuracy for e in run.history}
-
-
 def area(group: Group) -> str:
     """Return A_AUC in percent, mean and deviation over seeds."""
     s = spread([100 * a_auc(run.history) for run in group.runs.values()])
     return f"{s.mean:.1f}" if s.std is None else f"{s.mean:.1f} ± {s.std:.1f}"
-
-
-def window(run: Run) -> int:
-    """Return over how many samples online accuracy is averaged, at the least."""
-    every = run.history[0].step
-    return max(every, min(WINDOW, run.samples // 10 // every * every))
-
-
-def moving_average(run: Run) -> dict[int, float]:
-    """Return online accuracy in percent over the last samples; at the beginning over all so far."""
-    counts = {0: 0} | {e.step: e.online_correct for e in run.history}
-    steps, length = list(counts), window(run)
-    found, start = {}, 0
-    for step in steps[1:]:
-        while steps[start + 1] <= step - length:
-            start += 1
-        since = steps[start]
-        found[step] = 100 * (counts[step] - counts[since]) / (step - since)
-    return found
-
-
-def reading_of(name: str) -> Read:
-    """Return a function that takes a number of that name from a history."""
-    return lambda run: {e.step: e.numbers[name] for e in run.history if name in e.numbers}
-
-
-def percent_of(name: str) -> Read:
-    read = reading_of(name)
-    return lambda run: {step: 100 * value for step, value in read(run).items()}

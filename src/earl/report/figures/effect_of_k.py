@@ -12,8 +12,8 @@ from earl.evaluation.metrics import a_auc, a_last
 from earl.experiments.runs.records import Run
 from earl.report.figures.canvas import grid, legend_below, plain, sheet
 from earl.report.figures.colours import colour_of, shade
-from earl.report.figures.selection import command, panels, recorded
 from earl.report.groups import Group
+from earl.report.selection import command, panels, recorded
 from earl.report.statistics import spread
 
 

@@ -11,7 +11,7 @@ from earl.errors import DataNotFound, EarlError
 from earl.evaluation.history import Evaluation
 from earl.experiments.runs.records import Run
 from earl.report.figures.canvas import grid, legend_below, sheet
-from earl.report.figures.selection import command, panels
+from earl.report.selection import command, panels
 
 EARLY, LATE = 100, 10_000  # samples after the newest of the classes shown has appeared
 COLOURS = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00")  # of classes: two blue, two orange

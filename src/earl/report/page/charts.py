@@ -1,13 +1,12 @@
 """Curves of a page: what plotly is to draw, as plain data."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, TypeAlias
 
-from earl.experiments.runs.records import Run
 from earl.report.figures.colours import Look, looks
-from earl.report.figures.curves import accuracy, moving_average, over_seeds, window
 from earl.report.groups import Column, Group
+from earl.report.series import Read, accuracy, moving_average, over_seeds, window
 from earl.report.statistics import Spread
 
 MOST_POINTS = 300  # of one curve; more than a screen can show
@@ -39,7 +38,7 @@ def charts_of(groups: Sequence[Group], look_of: Mapping[str, Look], number: int)
     """Return the charts of one stream: accuracy on the exam, and on samples as they arrive."""
     column, arriving = groups[0].column, window(groups[0].one)
     online = f"Accuracy on the last {arriving:,} arriving samples"
-    kinds: list[tuple[str, str, Callable[[Run], dict[int, float]]]] = [
+    kinds: list[tuple[str, str, Read]] = [
         ("accuracy", "Accuracy on classes seen so far", accuracy),
         ("online", online, moving_average),
     ]
@@ -55,7 +54,7 @@ def chart(
     column: Column,
     groups: Sequence[Group],
     look_of: Mapping[str, Look],
-    read: Callable[[Run], dict[int, float]],
+    read: Read,
 ) -> Json:
     """Return one chart: for each group the mean over seeds, and a band of one deviation around."""
     curves = [over_seeds(group, read) for group in groups]

@@ -11,7 +11,6 @@ from typing import TypeAlias
 from earl.errors import InvalidSetting, UnknownName, suggest
 from earl.experiments.recipes import Value
 from earl.experiments.runs.records import Run
-from earl.report.figures.selection import recorded
 from earl.report.groups import Column, Group, group_runs
 from earl.report.measures import Measure, cost_measures, measure_of, value_of
 from earl.report.notes import (
@@ -23,6 +22,7 @@ from earl.report.notes import (
     other_readings,
 )
 from earl.report.paper import READINGS, Reported, check_table, reported
+from earl.report.selection import recorded
 from earl.report.statistics import Difference, Spread, paired_difference, spread
 
 DEFAULT_METRICS = ("A_AUC", "A_last")

@@ -1,0 +1,92 @@
+"""The options that commands share, each defined once, and the group of commands they stand in."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+
+class LazyHelpGroup(TyperGroup):
+    """A group whose own `--help` is false, and not None, where it is not given.
+
+    To read None as a flag typer imports pydantic, which takes as long as all the rest.
+    """
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
+
+# What is printed, and where run directories go
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Where run directories go.")]
+
+# Where data lie, and how much of them is used
+DatasetName = Annotated[str, typer.Option(help="See: earl list datasets")]
+DataRoot = Annotated[
+    Path | None, typer.Option(help="Where data sets lie; else EARL_DATA, else the user's cache.")
+]
+CacheRoot = Annotated[
+    Path | None, typer.Option(help="For decoded copies; else EARL_CACHE, else the user's cache.")
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Train on so many images only.")]
+PerClass = Annotated[int | None, typer.Option(min=1, help="Train on so many of each class only.")]
+SkipBroken = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated."),
+]
+
+# How runs are made
+MethodName = Annotated[str, typer.Option(help="See: earl list methods")]
+Seed = Annotated[int, typer.Option(help="Stream, network and draws follow from it.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="CPU threads of a run; few for small networks unless given."),
+]
+Match = Annotated[str, typer.Option(help="flops or bytes: spend as much as the method of --to.")]
+MatchTo = Annotated[str, typer.Option(metavar="METHOD", help="The method to match.")]
+RankTimeout = Annotated[
+    float, typer.Option(min=1, help="Seconds until a silent rank of torchrun is taken for lost.")
+]
+SnapshotSeconds = Annotated[float, typer.Option(min=0, help="Time between two snapshots.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="List the runs, run none.")]
+TensorBoard = Annotated[
+    bool, typer.Option("--tensorboard", help="Show the run live: tensorboard --logdir <OUT>")
+]
+TensorBoardDir = Annotated[
+    Path | None, typer.Option(help="The same, with the log elsewhere than in the run directory.")
+]
+
+# Which runs are read, and how they are compared
+Folders = Annotated[list[Path], typer.Argument(help="Folders with run directories, at any depth.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="Only runs with this method, dataset, stream, seed or setting; may be repeated.",
+    ),
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A_AUC and A_last unless given; see: earl list metrics. Or a number that a probe "
+        "has recorded: bias, NC1, NC2, NC3, training_error."
+    ),
+]
+Versus = Annotated[
+    str | None, typer.Option(help="Subtract this method, seed by seed, with a 95 % interval.")
+]
+BesidePaper = Annotated[
+    bool, typer.Option("--beside-paper", help="Set the paper's numbers beside ours.")
+]
+PaperTable = Annotated[
+    str | None, typer.Option(help="Which of the paper's tables; main unless given.")
+]
+AllowMixed = Annotated[
+    bool, typer.Option("--allow-mixed", help="Do not refuse runs that cannot be compared.")
+]

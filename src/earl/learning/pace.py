@@ -1,0 +1,86 @@
+"""When a learner trains: how many updates its samples have earned, and which of them wait."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from earl.errors import EarlError
+from earl.learning.setting import Setting
+from earl.learning.work import Work
+
+
+class Pace:
+    """Spreads updates over the stream: `iterations` of them per sample, whole or fractional.
+
+    After n samples exactly floor(iterations · n) updates have been due, however they arrived. Where
+    a sample earns FLOPs instead, an update is due once its cost, taken to be that of the last one,
+    has been earned.
+    """
+
+    def __init__(self, setting: Setting, work: Work) -> None:
+        self.iterations = Fraction(setting.iterations).limit_denominator(10**6)
+        self.flops = setting.flops
+        self.work = work
+        self.samples = 0
+
+    def owed(self, n: int) -> Iterable[object]:
+        """Count n more samples and return the updates that are now due, one by one."""
+        updates, samples = self.iterations.as_integer_ratio()
+        before = self.samples * updates // samples
+        self.samples += n
+        if self.flops is not None:
+            return self._affordable(self.flops)
+        return range(self.samples * updates // samples - before)
+
+    def _affordable(self, flops: float) -> Iterator[object]:
+        while self.work.flops + self.work.last <= flops * self.samples:
+            spent = self.work.flops
+            yield None
+            if self.work.flops == spent:
+                raise EarlError("an update cost no FLOPs: the method must count its passes in work")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"samples": self.samples}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.samples = state["samples"]
+
+
+class Waiting:
+    """Samples that have arrived and are not trained on yet, at most `size` of them."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._x: list[Tensor] = []
+        self._y: list[Tensor] = []
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    @property
+    def full(self) -> bool:
+        return len(self) >= self.size
+
+    def append(self, x: Tensor, y: Tensor) -> None:
+        """Add samples x (b, C, H, W), y (b,)."""
+        self._x.extend(x.clone())  # the caller may reuse its buffer
+        self._y.extend(y.clone())
+
+    def look(self) -> tuple[Tensor, Tensor]:
+        """Return all waiting samples, (W, C, H, W) and (W,), W >= 1."""
+        return torch.stack(self._x), torch.stack(self._y)
+
+    def take(self) -> tuple[Tensor, Tensor]:
+        """Return all waiting samples, (W, C, H, W) and (W,), and wait for new ones."""
+        x, y = self.look()
+        self._x, self._y = [], []
+        return x, y
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"x": list(self._x), "y": list(self._y)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._x, self._y = list(state["x"]), list(state["y"])
