@@ -1,5 +1,6 @@
 """scikit-learn's own checks of its conventions, and its tools around our estimator."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,16 @@ DECLINED = {
 }
 
 
-@parametrize_with_checks([CHECKED], expected_failed_checks=lambda estimator: DECLINED)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it inherits nothing: scikit-learn need not be installed
+    every_check = parametrize_with_checks([CHECKED])
+
+
+@every_check
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    name = check.func.__name__
+    if name in DECLINED:
+        pytest.skip(DECLINED[name])
     check(estimator)
 
 

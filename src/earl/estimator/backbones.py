@@ -1,30 +1,14 @@
 """Backbones by name: the one place where an estimator looks them up."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 from torch import nn
 
 from earl.errors import UnknownName, suggest
-from earl.nn.networks import ResNet
+from earl.nn import resnet_for
 
-LARGEST_SMALL = 64  # pixels of a side that suit the network's small stem
-
-
-def resnet(
-    image_size: int,
-    *,
-    depth: int = 18,
-    width: int = 64,
-    stem: Literal["auto", "small", "large"] = "auto",
-) -> ResNet:
-    """Return a ResNet for images of this size; its weights are drawn by whoever builds it."""
-    if stem == "auto":
-        stem = "small" if image_size <= LARGEST_SMALL else "large"
-    return ResNet(depth=depth, width=width, stem=stem)
-
-
-BACKBONES: Mapping[str, Callable[..., nn.Module]] = {"resnet18": resnet}
+# From the shape of images (C, H, W), and settings by keyword, to a module without weights.
+BACKBONES: Mapping[str, Callable[..., nn.Module]] = {"resnet18": resnet_for}
 
 
 def maker(name: str) -> Callable[..., nn.Module]:

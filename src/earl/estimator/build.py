@@ -14,10 +14,9 @@ from earl.estimator.parameters import Parameters
 from earl.estimator.vectors import VectorReader
 from earl.experiments.catalogue import METHODS
 from earl.experiments.experiment import usable_device
+from earl.learning import Learner, Setting
 from earl.learning.inputs import check_dense, check_labels
-from earl.learning.learner import Learner, Setting
-from earl.nn.augment import Augment, View
-from earl.nn.networks import build
+from earl.nn import Augment, View, build
 from earl.randomness import Randomness
 
 # Of the photos of ImageNet, which networks that others have trained expect.
@@ -61,7 +60,7 @@ def make_backbone(parameters: Parameters, shape: tuple[int, int, int]) -> nn.Mod
         backbone = build(lambda: scaled(shape), generator)
     else:
         make, options = maker(given), parameters.of("network")
-        backbone = build(lambda: make(parameters.image_size, **options), generator)
+        backbone = build(lambda: make(shape, **options), generator)
     return backbone.requires_grad_(False) if parameters.frozen else backbone
 
 

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from earl.errors import InvalidInput, InvalidSetting
+from earl.errors import InvalidInput
 from earl.estimator import saving
 from earl.estimator.conventions import Conventions, check_unchanged, not_fitted, tell_river
-from earl.estimator.explaining import Neighbour, neighbours, unknown_scores
+from earl.estimator.describing import describe
+from earl.estimator.explaining import Neighbour, are_unknown, neighbours, unknown_scores
 from earl.estimator.forgetting import forget_key, forget_label, relabel
 from earl.estimator.history import LearningCurve
 from earl.estimator.keys import Key, check_key
@@ -126,7 +127,7 @@ class EARLClassifier(Conventions):
         if not model.can_answer:
             return None
         tensor = model.reader.read([x])
-        if unknown_below is not None and self._unknown(model, tensor, unknown_below)[0]:
+        if unknown_below is not None and are_unknown(model, tensor, unknown_below)[0]:
             return None
         return model.labels[int(model.numbers(tensor))]
 
@@ -148,7 +149,7 @@ class EARLClassifier(Conventions):
         labels: NDArray[Any] = model.labels.array()[model.numbers(x).numpy()]
         if unknown_below is None:
             return labels
-        unknown = self._unknown(model, x, unknown_below)
+        unknown = are_unknown(model, x, unknown_below)
         pairs = zip(labels.tolist(), unknown, strict=True)
         return as_array([None if strange else label for label, strange in pairs])
 
@@ -210,6 +211,16 @@ class EARLClassifier(Conventions):
     def history(self) -> LearningCurve:
         """How learning went: accuracy of answers given before each sample was learned."""
         return self._current().curve()
+
+    def describe(self) -> dict[str, Any]:
+        """Return facts about the model, fit for JSON: classes, capacity, memory, bytes."""
+        return describe(self._current())
+
+    def export_onnx(self, path: str | Path) -> None:
+        """Write the model as one ONNX graph, labels included; needs earl-learn[onnx]."""
+        from earl.estimator.onnx import export_onnx
+
+        export_onnx(self._current(), Path(path))
 
     def digest(self) -> str:
         """Return the SHA-256 of all that was learned, to compare two models bit for bit."""
@@ -287,11 +298,6 @@ class EARLClassifier(Conventions):
     def _tensor(self, model: Model, X: Any) -> Any:
         samples = model.reader.many(X)
         return model.reader.read(samples)
-
-    def _unknown(self, model: Model, x: Any, below: float) -> list[bool]:
-        if not 0 <= below <= 1:
-            raise InvalidSetting(f"unknown_below = {below!r} must lie between 0 and 1")
-        return [1 - score < below for score in unknown_scores(model, x).tolist()]
 
 
 tell_river(EARLClassifier)

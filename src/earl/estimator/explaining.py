@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from earl.errors import InvalidInput
+from earl.errors import InvalidInput, InvalidSetting
 from earl.estimator.keys import Key
 from earl.estimator.model import AT_ONCE, COSINES, Model
-from earl.methods.earl.earl import EARL
+from earl.methods.earl import EARL
 from earl.methods.earl.residuals import EMPTY
 
 
@@ -45,6 +45,13 @@ def unknown_scores(model: Model, x: Tensor) -> Tensor:
     else:
         near = model.probabilities(x).amax(dim=1)
     return (1 - near.double().cpu()).clamp(0, 1)
+
+
+def are_unknown(model: Model, x: Tensor, below: float) -> list[bool]:
+    """Tell of each sample whether it is less near to all taught classes than `below`."""
+    if not 0 <= below <= 1:
+        raise InvalidSetting(f"unknown_below = {below!r} must lie between 0 and 1")
+    return [1 - score < below for score in unknown_scores(model, x).tolist()]
 
 
 def neighbours(model: Model, x: Tensor) -> list[Neighbour]:

@@ -9,10 +9,8 @@ from earl.errors import InvalidInput
 from earl.estimator.keys import Key, check_key, content, keeps_samples, kept, remove
 from earl.estimator.labels import check_label
 from earl.estimator.model import Model
-from earl.learning.learner import Learner
-from earl.learning.memory import Memory
-from earl.learning.waiting import Waiting
-from earl.methods.earl.earl import EARL
+from earl.learning import Learner, Memory, Waiting
+from earl.methods.earl import EARL
 
 
 def forget_label(model: Model, label: Hashable) -> int:

@@ -9,9 +9,7 @@ from torch import Tensor
 
 from earl.errors import InvalidInput
 from earl.estimator.labels import packed, unpacked
-from earl.learning.learner import Learner
-from earl.learning.memory import Memory
-from earl.learning.waiting import Waiting
+from earl.learning import Learner, Memory, Waiting
 from earl.storage.state import raw
 
 SPARE = 64  # keys beyond twice the memory, before those without a sample are dropped

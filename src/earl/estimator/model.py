@@ -15,7 +15,7 @@ from earl.estimator.labels import LabelMap
 from earl.estimator.parameters import Parameters
 from earl.experiments.places import check_threads
 from earl.experiments.threads import threads_for
-from earl.learning.learner import Learner
+from earl.learning import Learner
 from earl.nn.finite import most_likely
 
 AT_ONCE = 250  # samples that are looked at together

@@ -11,8 +11,8 @@ from earl.estimator.backbones import maker
 from earl.experiments.catalogue import METHOD_FACTS, METHODS
 from earl.experiments.options import Options
 from earl.experiments.recipes import Value
-from earl.learning.learner import Setting
-from earl.nn.augment import Augment
+from earl.learning import Setting
+from earl.nn import Augment
 
 IMAGES_ONLY = ("scr", "oddl", "remind", "nc-fscil")  # they augment or encode pictures by themselves
 SHARED = ("memory_size", "iterations", "seed", "device")  # of a Setting: parameters of their own

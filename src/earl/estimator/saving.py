@@ -12,10 +12,11 @@ import earl
 from earl.errors import EarlError, InvalidSetting, SnapshotError
 from earl.estimator.model import Model
 from earl.estimator.parameters import Parameters
-from earl.nn.freezing import learning, let_learn
+from earl.nn import learning, let_learn
 from earl.storage.files import lock_directory
-from earl.storage.snapshot import newest_step, read_about, read_newest, write_snapshot
-from earl.storage.state import Json, State, flatten, unflatten
+from earl.storage.manifest import Json, newest_step, read_about
+from earl.storage.snapshot import read_newest, write_snapshot
+from earl.storage.state import State, flatten, unflatten
 
 KIND = "EARLClassifier"
 OWN = "own module"  # stands for a backbone that the user gave
