@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from children import Children
 from earl.experiments.catalogue import METHODS
@@ -17,13 +18,22 @@ def blocks(name: str) -> list[str]:
 
 
 def cases() -> list[tuple[str, int]]:
-    return [(n, i) for n in ("README.md", "CONTRIBUTING.md") for i in range(len(blocks(n)))]
+    return [
+        (n, i)
+        for n in ("README.md", "CONTRIBUTING.md", "docs/estimator.md")
+        for i in range(len(blocks(n)))
+    ]
 
 
 @pytest.mark.parametrize(("name", "number"), cases())
 def test_every_python_example_runs(
     name: str, number: int, children: Children, tmp_path: Path
 ) -> None:
+    for place in range(4):
+        photo = tmp_path / "photos" / ("cat", "dog")[place % 2] / f"{place}.jpg"
+        photo.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 30), (60 * place, 90, 30)).save(photo)
+    Image.new("RGB", (30, 40)).save(tmp_path / "new.jpg")
     done = children.run("-c", blocks(name)[number], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 

@@ -29,6 +29,7 @@ def learn(
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
     settings: Settings = None,
+    skip: Annotated[int, typer.Option(min=0, help="Leave so many images out, the first.")] = 0,
     skip_broken: SkipBroken = False,
     snapshot_seconds: SnapshotSeconds = 30.0,
     as_json: Json = False,
@@ -47,10 +48,9 @@ def learn(
         "settings": parse_settings(settings) if settings else None,
     }
     clf = opened(model, {name: value for name, value in given.items() if value is not None})
-    samples = find_samples(images, label, seed=clf.seed)
-    lesson = follow(
-        teach(clf, samples, model, seconds=snapshot_seconds, skip_broken=skip_broken), clf, model
-    )
+    samples = find_samples(images, label, seed=clf.seed)[skip:]
+    lessons = teach(clf, samples, model, seconds=snapshot_seconds, skip_broken=skip_broken)
+    lesson = follow(lessons, clf, skip)
     for broken in lesson.skipped:
         complain(f"left out: {broken}")
     report(clf, model, lesson, as_json)
@@ -60,18 +60,23 @@ def opened(folder: Path, given: dict[str, Any]) -> "EARLClassifier":
     """Return the model of a folder, or a new one; what was decided once cannot be changed."""
     from earl.errors import InvalidSetting
     from earl.estimator import EARLClassifier
+    from earl.estimator.parameters import Parameters
 
     if not any(folder.glob("snap-*")) and not any(folder.glob("bad-*")):
-        return EARLClassifier(**given)
+        clf = EARLClassifier(**given)
+        return clf.set_params(settings=Parameters(**clf.get_params()).typed())
     places = {name: given.pop(name) for name in ("device", "threads") if name in given}
     clf = EARLClassifier.load(folder, **places)
-    for name, value in given.items():
-        if (have := getattr(clf, name)) != value and str(have) != str(value):
-            raise InvalidSetting(f"{folder} was begun with {name} = {have!r}; leave it out")
+    begun, asked = clf.get_params(), Parameters(**(clf.get_params() | given))
+    for name in given:
+        if name == "settings" and asked.typed().items() <= dict(begun[name]).items():
+            continue
+        if getattr(asked, name) != begun[name]:
+            raise InvalidSetting(f"{folder} was begun with {name} = {begun[name]!r}; leave it out")
     return clf
 
 
-def follow(lessons: "Generator[Lesson]", clf: "EARLClassifier", folder: Path) -> "Lesson":
+def follow(lessons: "Generator[Lesson]", clf: "EARLClassifier", skip: int) -> "Lesson":
     """Teach to the end and show how it goes; the first Ctrl-C or SIGTERM saves and ends."""
     from rich.console import Console
 
@@ -86,7 +91,8 @@ def follow(lessons: "Generator[Lesson]", clf: "EARLClassifier", folder: Path) ->
                 console.print(state(lesson, clf), highlight=False, markup=False, soft_wrap=True)
             if stop.number:
                 lessons.close()  # saves
-                complain("Stopped and saved. The same command would learn all images again.")
+                again = f"--skip {skip + lesson.step}"
+                complain(f"Stopped and saved. Go on with the same command and {again}")
                 raise typer.Exit(128 + stop.number)
     return lesson
 

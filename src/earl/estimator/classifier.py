@@ -174,8 +174,6 @@ class EARLClassifier(Conventions):
         model = self._asked()
         return neighbours(model, model.reader.read([x]))
 
-    # ---- second thoughts
-
     def forget(self, *, key: Key | None = None, label: Hashable = None) -> int:
         """Remove a sample, or all samples of a label, from memory; return how many there were.
 
@@ -244,8 +242,8 @@ class EARLClassifier(Conventions):
     ) -> Self:
         """Return a saved model, which goes on exactly where it was saved."""
         folder = Path(path).expanduser().absolute()
-        others = {"device": device, "threads": threads}
-        changed = {name: value for name, value in others.items() if value is not None}
+        places = (("device", device), ("threads", threads))
+        changed = {name: value for name, value in places if value is not None}
         model, step = saving.load_model(folder, backbone, changed)
         estimator = cls(**vars(model.parameters))
         estimator._model, estimator._home = model, (str(folder), step)
@@ -273,8 +271,6 @@ class EARLClassifier(Conventions):
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None and self._model.can_answer
-
-    # ---- the model behind
 
     def _current(self) -> Model:
         """Return the model, with nothing learned if there is none yet."""

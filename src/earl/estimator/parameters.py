@@ -93,6 +93,10 @@ class Parameters:
             parts["network"] = maker(self.backbone)
         return Options(parts)
 
+    def typed(self) -> dict[str, Value]:
+        """Return the settings in their types: those from a command line are texts."""
+        return self.options().read(self.settings or {})
+
     def of(self, part: str) -> dict[str, Value]:
         """Return the settings of one part: as given, else what suits vectors, else the defaults."""
         options = self.options()
