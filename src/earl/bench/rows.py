@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from earl.bench import guards, neighbours, parts, starts, steps
+from earl.bench import estimators, guards, neighbours, parts, starts, steps
 from earl.bench.measured import Figure
 from earl.bench.timing import Effort
 from earl.errors import UnknownName, suggest
@@ -30,6 +30,8 @@ ROWS: Mapping[str, Measure] = {
     "open": starts.opened,
     "start": starts.start,
     "neighbour": neighbours.neighbour,
+    "estimator": estimators.estimator,
+    "saving": estimators.saving,
     "peak": parts.peak,
 }
 
