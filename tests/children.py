@@ -36,31 +36,50 @@ class Children:
         self, *words: str, cwd: Path, env: Mapping[str, str] = os.environ
     ) -> "subprocess.CompletedProcess[str]":
         """Carry out `python <words>`, with -m or -c, in a fork; return how it ended."""
-        assert self.process.stdin is not None and self.process.stdout is not None
         with TemporaryDirectory() as place:
-            files = [str(Path(place, name)) for name in ("out", "err")]
-            order = {"words": words, "cwd": str(cwd), "env": dict(env), "files": files}
-            self.process.stdin.write(json.dumps(order) + "\n")
-            self.process.stdin.flush()
-            code = int(self.process.stdout.readline())
-            said = (Path(file).read_text(encoding="utf-8") for file in files)
+            files = [Path(place, name) for name in ("out", "err")]
+            self.start(*words, cwd=cwd, env=env, out=files[0], err=files[1])
+            code = self.wait()
+            said = (file.read_text(encoding="utf-8") for file in files)
             return subprocess.CompletedProcess(words, code, *said)
+
+    def start(self, *words: str, cwd: Path, env: Mapping[str, str], out: Path, err: Path) -> int:
+        """Begin `python <words>`, which prints to files or terminals; return its process id."""
+        assert self.process.stdin is not None
+        files = [str(out), str(err)]
+        order = {"words": words, "cwd": str(cwd), "env": dict(env), "files": files}
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def wait(self) -> int:
+        """Wait until what was started has ended; return its exit code."""
+        return self._answer()
+
+    def _answer(self) -> int:
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
 
     def end(self) -> None:
         self.process.communicate()  # the end of its input is its end
 
 
 def serve() -> None:
-    """Fork for every line of standard input; answer with the exit code."""
+    """Fork for every line of standard input; answer with the process id, then the exit code."""
     for name in IMPORTED:
         importlib.import_module(name)
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
             live(**json.loads(line))
+        answer(child)
         _, status = os.waitpid(child, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
-        sys.stdout.flush()
+        answer(os.waitstatus_to_exitcode(status))
+
+
+def answer(number: int) -> None:
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
 
 
 def live(words: Sequence[str], cwd: str, env: Mapping[str, str], files: Sequence[str]) -> None:

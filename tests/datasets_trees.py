@@ -3,11 +3,14 @@
 import io
 import json
 import pickle
+import tarfile
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 
+from earl.data.sets import folder
 from earl.data.source import Source
 
 NAMES10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -15,6 +18,20 @@ NAMES10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 def source(tmp_path, **changes):
     return Source(**({"root": tmp_path / "data", "cache": tmp_path / "cache"} | changes))
+
+
+def load_photos(tmp_path, **changes):
+    """Load the folder `photos`; return the data set and all calls that tell of progress."""
+    seen = []
+    made = source(
+        tmp_path, path=str(tmp_path / "photos"), progress=lambda *p: seen.append(p), **changes
+    )
+    return folder.load(made), seen
+
+
+def all_images(split):
+    """Return the images of a split in memory."""
+    return split.images[torch.arange(len(split))]
 
 
 def noise(seed, *shape):
@@ -176,3 +193,15 @@ def write_clear(root: Path, name="clear10", buckets=(1, 2, 3), classes=("bus", "
                     where = folder / split / "labeled_images" / str(bucket) / c
                     save(where / f"{bucket}{k}{i}.jpg", (70, 50), colour=(bucket, 50 * k, i))
     return folder
+
+
+def tar_of(*members, pack="gz"):
+    """Return a tar of (TarInfo or name, bytes)."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=f"w:{pack}") as tar:
+        for info, data in members:
+            if isinstance(info, str):
+                info = tarfile.TarInfo(info)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()

@@ -8,9 +8,10 @@ from torch import nn
 from torch.testing import assert_close as close
 
 from earl.errors import EarlError
-from earl.experiments.catalogue import METHOD_FACTS
+from earl.experiments.catalogue import METHODS
 from earl.experiments.experiment import Experiment
-from earl.experiments.matching import noise_learner, random_images
+from earl.experiments.learners import learner_without_data
+from earl.experiments.matching import random_images
 from earl.experiments.torchrun import join
 from earl.learning.learner import Learner
 from earl.methods.memo import MEMO
@@ -24,7 +25,7 @@ def taught(method: str, ranks: Ranks | None, frozen: bool = False) -> Learner:
     """Return a learner after some samples; seven of a batch do not divide by two, nor by three."""
     settings = {"memory_size": 20, "batch_size": 7, "lr": 0.01}
     experiment = Experiment(method=method, dataset="shapes", stream="disjoint", settings=settings)
-    learner = noise_learner(experiment, SHAPE, SAMPLES)
+    learner = learner_without_data(experiment, SHAPE, SAMPLES)
     object.__setattr__(learner.setting, "ranks", ranks)
     if frozen:
         assert isinstance(learner, MEMO)
@@ -79,7 +80,7 @@ def main() -> None:
     torch.set_default_dtype(torch.float64)
     ranks = join("cpu", timeout=60)
     assert ranks is not None
-    for method in sys.argv[1:] or METHOD_FACTS:
+    for method in sys.argv[1:] or METHODS.names():
         compare(method, ranks)
         if ranks.first:
             sys.stdout.write(f"{method} agrees\n")

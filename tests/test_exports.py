@@ -4,8 +4,11 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import earl
+import earl.learning
+import earl.nn
 
 
 def test_every_public_name_exists() -> None:
@@ -20,6 +23,13 @@ def test_type_checkers_see_the_same_names() -> None:
     block = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {a.name: n.module for n in block.body if isinstance(n, ast.ImportFrom) for a in n.names}
     assert seen == earl._WHERE
+
+
+def test_the_doors_for_authors_of_methods_lead_to_what_they_name() -> None:
+    for door in (earl.learning, earl.nn):
+        assert len(set(door.__all__)) == len(door.__all__)
+        for name in door.__all__:
+            assert getattr(door, name).__class__ is not ModuleType
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

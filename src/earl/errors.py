@@ -91,6 +91,18 @@ class ContractBroken(EarlError):
     """A method does not keep what every method must."""
 
 
+def require(holds: bool, message: str) -> None:
+    """Raise InvalidSetting unless a setting's value is one it can have."""
+    if not holds:
+        raise InvalidSetting(message)
+
+
+def require_one_of(name: str, value: str, known: Collection[str]) -> None:
+    """Raise UnknownName unless a setting's value is one of those that exist."""
+    if value not in known:
+        raise UnknownName(f"{name} = {value!r} does not exist; {suggest(value, known)}")
+
+
 def suggest(name: str, known: Collection[str]) -> str:
     """Return the end of an error message: the nearest known name, or all of them."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

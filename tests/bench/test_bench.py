@@ -10,11 +10,11 @@ import torch
 from typer.testing import CliRunner
 
 from earl.bench import guards, record, rows, starts
-from earl.bench.measured import Figure, ratio_figure
+from earl.bench.measured import Measured, ratio_of
 from earl.bench.neighbours import neighbour, spinning_on
 from earl.bench.parts import LargestTensor, asking
 from earl.bench.profile import profile
-from earl.bench.rows import ROWS, choose, measured
+from earl.bench.rows import ROWS, choose, measure_rows
 from earl.bench.starts import picture, write_parquet
 from earl.bench.subjects import bare_step, earl_midway, midway, observing, on, tiny_earl, updating
 from earl.bench.timing import Effort, Times, take_turns
@@ -23,6 +23,7 @@ from earl.data import seals
 from earl.data.sets.cifar import cifar10
 from earl.data.source import Source
 from earl.errors import UnknownName
+from earl.experiments.runs.records import find_runs
 from earl.methods.earl.earl import EARL
 
 PERFORMANCE = Path(__file__).parents[2] / "docs" / "performance.md"
@@ -77,7 +78,7 @@ def test_a_ratio_is_the_median_of_the_turns_beside_their_quartiles() -> None:
     ratio = times.ratio("a", "b")
     assert (ratio.low, ratio.value, ratio.high) == (2.0, 2.0, 3.0)  # of 1.5, 2, 2, 3, 20
     assert times.difference("a", "b") == 2.0  # of 1, 1, 2, 2, 38
-    figure = ratio_figure("a ÷ b", times, "a", "b", target=2.0)
+    figure = ratio_of("a ÷ b", times, "a", "b", target=2.0)
     assert figure.ok and figure.times == {"a": 3000, "b": 2000}
 
 
@@ -105,7 +106,7 @@ def test_a_single_turn_has_no_spread() -> None:
 def test_a_figure_is_held_against_its_target(
     value: float, target: float | None, at_least: bool, ok: bool
 ) -> None:
-    assert Figure(case="", value=value, target=target, at_least=at_least).ok is ok
+    assert Measured(case="", value=value, target=target, at_least=at_least).ok is ok
 
 
 def test_the_docs_explain_every_row_and_no_other() -> None:
@@ -119,15 +120,23 @@ def test_a_row_that_does_not_exist_is_refused() -> None:
     assert list(choose(["tiny", "step"])) == ["step", "tiny"]
 
 
+def test_the_runs_of_which_a_table_is_timed_are_whole_and_differ_in_their_seeds(tmp_path) -> None:
+    starts.write_runs(tmp_path, 3)
+    runs = find_runs([tmp_path])
+    assert all(run.finished and run.sealed for run in runs)
+    assert sorted(run.experiment.seed for run in runs) == [1, 2, 3]
+    assert len({run.kind for run in runs}) == 1
+
+
 def test_rows_run_on_one_thread_and_give_the_others_back() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
 
-        def row(effort: Effort) -> Iterator[Figure]:
-            yield Figure(case="threads", value=torch.get_num_threads())
+        def row(effort: Effort) -> Iterator[Measured]:
+            yield Measured(case="threads", value=torch.get_num_threads())
 
-        found = list(measured({"row": row}, Effort(seconds=0, turns=1)))
+        found = list(measure_rows({"row": row}, Effort(seconds=0, turns=1)))
         assert found[0][1].value == 1 and torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -147,7 +156,7 @@ def test_updating_tells_the_flops_of_a_whole_block() -> None:
     flops = updating(learner)
     flops()
     B = learner.setting.batch_size  # half a batch waits, then as many updates follow
-    assert flops() == B // 2 * B * learner.work.price("images")
+    assert flops() == B // 2 * B * learner.work.flops_per_input("images")
 
 
 def test_the_bare_step_trains_a_copy() -> None:
@@ -251,8 +260,8 @@ def test_a_row_really_runs_and_its_json_is_complete() -> None:
 def test_check_fails_where_a_target_is_missed(
     value: float, words: list[str], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def row(effort: Effort) -> Iterator[Figure]:
-        yield Figure(case="something", value=value, target=2.0)
+    def row(effort: Effort) -> Iterator[Measured]:
+        yield Measured(case="something", value=value, target=2.0)
 
     monkeypatch.setattr(rows, "ROWS", {"step": row})
     found, out = bench("--quick", *words)
@@ -262,8 +271,8 @@ def test_check_fails_where_a_target_is_missed(
 def test_a_full_run_is_remembered_where_it_is_told_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def row(effort: Effort) -> Iterator[Figure]:
-        yield Figure(case="something", value=1.23456, target=2.0)
+    def row(effort: Effort) -> Iterator[Measured]:
+        yield Measured(case="something", value=1.23456, target=2.0)
 
     monkeypatch.setattr(rows, "ROWS", {"step": row})
     file = tmp_path / "benchmarks" / "history.jsonl"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -114,22 +116,19 @@ def test_the_doctor_finds_all_well(earl: Earl) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_saves_and_says_how_to_go_on(number: int, code: int, tmp_path: Path) -> None:
+def test_a_signal_saves_and_says_how_to_go_on(
+    number: int, code: int, children: Children, tmp_path: Path
+) -> None:
     words = ["run", "--method", "earl", "--dataset", "digits", "--threads", "1", "--set", "every=5"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "earl", *words],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENV,
-    )
+    out, err = tmp_path / "out", tmp_path / "err"
+    child = children.start("-m", "earl", *words, cwd=tmp_path, env=ENV, out=out, err=err)
     path = tmp_path / "runs/digits/gaussian/earl,every=5/seed-1"
     until = time.monotonic() + 60
     while len(read_history(path / "history.jsonl")) < 3 and time.monotonic() < until:
         time.sleep(0.02)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == code, said
+    os.kill(child, number)
+    ended, said = children.wait(), err.read_text(encoding="utf-8")
+    assert ended == code, said
     assert f"earl resume {path.relative_to(tmp_path)}" in said
     (snapshot,) = (path / "snapshots").glob("snap-*")
     assert int(snapshot.name.removeprefix("snap-")) >= 15
@@ -138,25 +137,20 @@ def test_a_signal_saves_and_says_how_to_go_on(number: int, code: int, tmp_path: 
     resumed.close()
 
 
-def test_on_a_terminal_there_is_a_live_bar(tmp_path: Path) -> None:
+def test_on_a_terminal_there_is_a_live_bar(children: Children, tmp_path: Path) -> None:
     """Run under a pseudo-terminal, as a person would see it."""
     main, end = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "earl", "run", "--method", "er", *SHAPES],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=end,
-        env=ENV | {"TERM": "xterm"},
-    )
-    os.close(end)
+    words, env = ["run", "--method", "er", *SHAPES], ENV | {"TERM": "xterm"}
+    terminal, nowhere = Path(os.ttyname(end)), Path(os.devnull)
+    children.start("-m", "earl", *words, cwd=tmp_path, env=env, out=nowhere, err=terminal)
     shown = b""
-    while True:
-        try:
-            shown += os.read(main, 4096)
-        except OSError:  # the other end is closed
-            break
+    with ThreadPoolExecutor(1) as pool:
+        code = pool.submit(lambda: (children.wait(), os.close(end))[0])
+        with suppress(OSError):  # by then the other end is closed
+            while True:
+                shown += os.read(main, 4096)
     os.close(main)
-    assert process.wait() == 0
+    assert code.result() == 0
     assert b"160/160" in shown and b"on 4 classes" in shown
 
 

@@ -22,6 +22,7 @@ FILES = bundled()
 SMALL = [name for name in FILES if name.endswith("-small")]
 SIZES = ("data", "setting", "network", "augment", "run")  # settings that a smoke run has itself
 WIDTHS = ("d", "hidden")  # and two of a method
+DEEP = {"frozen", "codebooks"}  # settings that need eight blocks and many channels
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -81,7 +82,8 @@ def smoke(experiment: Experiment) -> Experiment:
     options = experiment.options()
     settings = {n: v for n, v in experiment.settings.items() if n not in WIDTHS}
     own = {n: v for n, v in settings.items() if options.part(n) not in SIZES}
-    sizes = {"per_class": 10, "every": 20, "depth": 18, "width": 16, "batch_size": 4}
+    sizes = {"per_class": 10, "every": 20, "batch_size": 4}
+    sizes |= {"depth": 18, "width": 16} if DEEP & own.keys() else {}
     sizes |= {"rotate": experiment.settings["rotate"]} if "rotate" in experiment.settings else {}
     own |= {"begin": 40} if "begin" in own else {}  # all of them, as there
     stream = "disjoint" if experiment.stream == "clear" else experiment.stream

@@ -11,7 +11,8 @@ from PIL import Image
 
 from earl.cli.app import main
 from earl.data.dataset import Split
-from earl.data.streams import Schedule, clear, gaussian
+from earl.data.setups import clear, gaussian
+from earl.data.streams import Schedule
 from earl.report.figures.stream import by_arrival, draw_stream, share_of_classes
 
 SHAPES = ("--dataset", "shapes")

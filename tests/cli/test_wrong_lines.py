@@ -21,7 +21,7 @@ SETTINGS = [  # of a run, each of which is refused
     (RUN, "width=60000", "width = 60000, depth = 8: the network in training would take"),
     (RUN, "width=0", "width = 0 must be from 1 to 65536"),
     (RUN, "depth=9", "depth = 9 must be one of 8, 10, 14, 18, 34"),
-    (RUN, "stem=tiny", "is not one of small, large"),
+    (RUN, "stem=tiny", "is not one of auto, small, large"),
     (RUN, "lr=0", "lr = 0.0 must be above 0"),
     (RUN, "lr=nan", "must be a finite number"),
     (RUN, "lr=", "must be a number"),
@@ -43,7 +43,7 @@ SETTINGS = [  # of a run, each of which is refused
     ("run --method der++ --dataset shapes", "future=1000000000", "must be from 0 to 10000"),
     ("run --method oddl --dataset shapes", "vae_hidden=1000000", "VAE of the network in training"),
     ("run --method scr --dataset shapes", "head_width=10000000", "must be from 1 to 1048576"),
-    ("run --method x-der --dataset shapes", "views=1000000", "must be from 2 to 64"),
+    ("run --method x-der --dataset shapes", "future=0", "must be from 1 to 10000"),
 ]
 LINES = [  # words, exit code, and a part of what is said
     *((f"{run} --set {setting}", 1, said) for run, setting, said in SETTINGS),

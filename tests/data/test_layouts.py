@@ -8,14 +8,18 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
-from datasets_trees import WNIDS, save, source, write_clear, write_imagenet, write_tiny_imagenet
+from datasets_trees import (
+    WNIDS,
+    all_images,
+    save,
+    source,
+    write_clear,
+    write_imagenet,
+    write_tiny_imagenet,
+)
 from earl.data.sets import clear, imagenet, tiny_imagenet
-from earl.data.streams import clear as clear_stream
+from earl.data.setups import clear as clear_stream
 from earl.errors import BrokenImage, DataNotFound, InvalidInput
-
-
-def all_images(split):
-    return split.images[torch.arange(len(split))]
 
 
 def test_tiny_imagenet_as_distributed(tmp_path):

@@ -10,16 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earl.data.dataset import Split
-from earl.data.streams import (
-    classes_seen,
-    clear,
-    disjoint,
-    gaussian,
-    iblurry,
-    iid,
-    longtail,
-    periodic_gaussian,
-)
+from earl.data.setups import clear, disjoint, gaussian, iblurry, iid, longtail, periodic_gaussian
+from earl.data.streams import classes_seen
 from earl.errors import InvalidSetting
 from earl.experiments.catalogue import STREAMS
 

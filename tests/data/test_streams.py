@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earl.data.dataset import Split
-from earl.data.streams import Schedule, Stream, disjoint, gaussian
+from earl.data.setups import disjoint, gaussian
+from earl.data.streams import Schedule, Stream
 from earl.errors import InvalidSetting
 
 SETUPS = {"disjoint": disjoint, "gaussian": gaussian}

@@ -14,11 +14,11 @@ from torch import nn
 
 from earl import EARLClassifier
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting, NotFitted
-from earl.experiments.catalogue import METHOD_FACTS
+from earl.experiments.catalogue import METHODS
 from estimators import LABELS, TEST, TEST_LABELS, TRAIN, blobs, of_images, of_vectors, taught
 
-FREE = [name for name, facts in METHOD_FACTS.items() if not facts.boundaries]
-TOLD = [name for name, facts in METHOD_FACTS.items() if facts.boundaries]
+FREE = [entry.name for entry in METHODS if not entry.facts.boundaries]
+TOLD = [entry.name for entry in METHODS if entry.facts.boundaries]
 OF_VECTORS = [name for name in FREE if name not in ("scr", "oddl", "remind", "nc-fscil")]
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from earl.data.dataset import Split
-from earl.data.streams import Schedule, Stream, clear
+from earl.data.setups import clear
+from earl.data.streams import Schedule, Stream
 from earl.errors import InvalidInput
 from earl.evaluation.loop import Exam, learn_online
 from earl.evaluation.metrics import a_auc, a_auc_all, a_last, a_last_all

@@ -6,12 +6,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from earl.data.streams import Schedule, Stream, disjoint
+from earl.data.setups import disjoint
+from earl.data.streams import Schedule, Stream
 from earl.errors import EarlError
 from earl.evaluation.history import Evaluation
-from earl.evaluation.loop import Exam, Scene, examine, learn_online
-from earl.evaluation.probes import LONGEST, Embeds
+from earl.evaluation.loop import Exam, ProbeInput, examine, learn_online
+from earl.evaluation.probes import LONGEST, embedding_of
 from earl.experiments.catalogue import METHODS, PROBES
+from earl.nn import eval_mode
 from earl.report.export.tables import Scalars
 from earl.storage.state import digest
 
@@ -19,17 +21,31 @@ NEED_FEATURES = ("collapse", "bias", "cosines", "features")
 
 
 def learn(learner, dataset, steps=60):
-    """Return the scene after so many samples of a stream with two classes per task."""
+    """Return the given after so many samples of a stream with two classes per task."""
     stream = Stream(dataset.train, disjoint(dataset.train, seed=1, tasks=2))
     for _, (x, y) in zip(range(steps), stream, strict=False):
         learner.observe(x, y)
-    return scene_of(learner, dataset, stream.schedule, steps)
+    return input_of(learner, dataset, stream.schedule, steps)
 
 
-def scene_of(learner, dataset, schedule, steps):
+def input_of(learner, dataset, schedule, steps):
     seen = schedule.order[:steps]
     asked = Exam(dataset.test).questions(dataset.train.labels[seen])
-    return Scene(learner, steps, dataset.test, asked, dataset.train, seen)
+    return ProbeInput(learner, steps, dataset.test, asked, dataset.train, seen)
+
+
+def features(learner, x):
+    """Return the features by hand, of a learner that has them or of a plain classifier's."""
+    if hasattr(learner, "features"):
+        return learner.features(x)
+    with torch.no_grad(), eval_mode(learner.network):
+        return learner.network.backbone(learner.setting.view(x))
+
+
+def vectors(learner):
+    if hasattr(learner, "vectors"):
+        return learner.vectors()
+    return learner.network.head.weight.detach()[: len(learner.classes)]
 
 
 def images_of(dataset, learner, number, most):
@@ -38,25 +54,25 @@ def images_of(dataset, learner, number, most):
     return dataset.test.images[(dataset.test.labels == c).nonzero().flatten()[:most]]
 
 
-def arrival(scene, number):
+def arrival(given, number):
     """Return at which step the `number`-th class came, counted from 1."""
-    ids = scene.train.labels[scene.seen].tolist()
+    ids = given.train.labels[given.seen].tolist()
     return ids.index(list(dict.fromkeys(ids))[number]) + 1
 
 
 @pytest.mark.parametrize("method", METHODS.names())
 def test_probes_change_nothing_and_need_no_luck(make, dataset, method):
     learner = make(method, iterations=0.25)
-    scene = learn(learner, dataset, steps=45)
+    given = learn(learner, dataset, steps=45)
     before, random = digest(learner.state_dict()), torch.get_rng_state()
     for entry in PROBES:
         probe = PROBES[entry.name]
-        if entry.name in NEED_FEATURES and not isinstance(learner, Embeds):
+        if entry.name in NEED_FEATURES and embedding_of(learner) is None:
             with pytest.raises(EarlError, match=f"--probe {entry.name}"):
-                probe(scene)
+                probe(given)
             continue
-        read = probe(scene)
-        assert read and probe(scene) == read
+        read = probe(given)
+        assert read and probe(given) == read
         assert json.loads(json.dumps(read, allow_nan=False)) == read
     assert digest(learner.state_dict()) == before
     assert torch.equal(torch.get_rng_state(), random)
@@ -69,74 +85,77 @@ def test_the_training_error_is_that_of_the_first_200_images_of_each_class_to_arr
     order = torch.cat([of[many].repeat(6)[:230], of[few][:3]])  # repeats stand in for a large class
     for i in order[:40].tolist() + order[-3:].tolist():
         learner.observe(dataset.train.images[[i]], dataset.train.labels[[i]])
-    scene = scene_of(learner, dataset, Schedule(order), len(order))
+    given = input_of(learner, dataset, Schedule(order), len(order))
     kept = order[:200].tolist() + order[-3:].tolist()
     wrong = sum(
         int(learner.predict(dataset.train.images[[i]])) != int(dataset.train.labels[i])
         for i in kept
     )
-    assert PROBES["training-error"](scene)["training_error"] == pytest.approx(wrong / 203, rel=1e-4)
+    assert PROBES["training-error"](given)["training_error"] == pytest.approx(wrong / 203, rel=1e-4)
 
 
 @pytest.mark.parametrize("method", ["vanilla-etf", "earl", "er", "scr"])
 def test_bias_is_the_mean_of_the_largest_cosine_with_an_old_class(make, dataset, method):
     learner = make(method, iterations=0.5)
-    scene = learn(learner, dataset, steps=100)
+    given = learn(learner, dataset, steps=100)
     newest, total = len(learner.classes) - 1, 0.0
     images = images_of(dataset, learner, newest, 100)
     assert newest == 3
+    W = vectors(learner)
     for x in images:
-        h = learner.features(x[None])[0]
-        total += max(float(F.cosine_similarity(h, w, dim=0)) for w in learner.vectors()[:newest])
-    assert PROBES["bias"](scene)["bias"] == pytest.approx(total / len(images), abs=1e-4)
+        h = features(learner, x[None])[0]
+        total += max(float(F.cosine_similarity(h, w, dim=0)) for w in W[:newest])
+    assert PROBES["bias"](given)["bias"] == pytest.approx(total / len(images), abs=1e-4)
 
 
 def test_one_class_has_no_bias_no_geometry_and_no_neighbours(make, dataset):
-    scene = learn(make("earl"), dataset, steps=1)
-    assert PROBES["bias"](scene) == PROBES["features"](scene) == PROBES["collapse"](scene) == {}
-    assert PROBES["cosines"](scene)["cosine_classes"] == [0]
+    given = learn(make("earl"), dataset, steps=1)
+    assert PROBES["bias"](given) == PROBES["features"](given) == PROBES["collapse"](given) == {}
+    assert PROBES["cosines"](given)["cosine_classes"] == [0]
 
 
 @pytest.mark.parametrize("method", ["earl", "earl-no-pdt", "vanilla-etf", "er"])
 def test_cosines_are_those_of_the_first_and_the_newest_class(make, dataset, method):
     learner = make(method, iterations=0.5)
-    scene = learn(learner, dataset, steps=100)
-    read = PROBES["cosines"](scene)
+    given = learn(learner, dataset, steps=100)
+    read = PROBES["cosines"](given)
     assert read["cosine_classes"] == [0, 3]
-    assert read["cosine_ages"] == [100 - arrival(scene, c) for c in (0, 3)]
+    assert read["cosine_ages"] == [100 - arrival(given, c) for c in (0, 3)]
     for c, kept in zip((0, 3), read["cosines"], strict=True):
         x = images_of(dataset, learner, c, 50)
-        h = learner.features(x)
+        h = features(learner, x)
         if method in ("earl", "earl-no-pdt"):
             h = learner.corrected(h)
             assert (h.norm(dim=1) - 1).abs().max() > 0.01  # a score is no cosine of it
-        expected = F.cosine_similarity(h[:, None], learner.vectors(), dim=2)
+        expected = F.cosine_similarity(h[:, None], vectors(learner), dim=2)
         torch.testing.assert_close(torch.tensor(kept), expected, atol=1e-4, rtol=1e-4)
 
 
 def test_features_keep_their_distances(make, dataset):
     """With at most 31 samples, 30 principal components are all there are."""
     learner = make("er", iterations=0.5)
-    scene = learn(learner, dataset, steps=100)
-    few = torch.cat([scene.asked[dataset.test.labels[scene.asked] == c][:7] for c in range(4)])
-    read = PROBES["features"](Scene(learner, 100, dataset.test, few, dataset.train, scene.seen))
+    given = learn(learner, dataset, steps=100)
+    few = torch.cat([given.asked[dataset.test.labels[given.asked] == c][:7] for c in range(4)])
+    read = PROBES["features"](
+        ProbeInput(learner, 100, dataset.test, few, dataset.train, given.seen)
+    )
     numbers = learner.classes.numbers(dataset.test.labels[few])
     order = numbers.argsort(stable=True)
     assert read["feature_classes"] == numbers[order].tolist()
-    assert read["feature_age"] == 100 - arrival(scene, 3)
-    h, kept = learner.features(dataset.test.images[few[order]]), torch.tensor(read["features"])
+    assert read["feature_age"] == 100 - arrival(given, 3)
+    h, kept = features(learner, dataset.test.images[few[order]]), torch.tensor(read["features"])
     assert kept.shape[1] <= 30
     torch.testing.assert_close(torch.cdist(kept, kept), torch.cdist(h, h), atol=1e-2, rtol=1e-2)
 
 
 def test_lists_end_10_000_samples_after_the_class(make, dataset):
     learner = make("vanilla-etf", iterations=0.25)
-    scene = learn(learner, dataset, steps=100)
-    late = Scene(
-        learner, LONGEST + arrival(scene, 3), dataset.test, scene.asked, dataset.train, scene.seen
+    given = learn(learner, dataset, steps=100)
+    late = ProbeInput(
+        learner, LONGEST + arrival(given, 3), dataset.test, given.asked, dataset.train, given.seen
     )
     assert PROBES["cosines"](late)["cosine_classes"] == [3] and PROBES["features"](late)
-    later = Scene(learner, late.step + 1, *(late.test, late.asked, late.train, late.seen))
+    later = ProbeInput(learner, late.step + 1, *(late.test, late.asked, late.train, late.seen))
     assert PROBES["cosines"](later) == PROBES["features"](later) == {}
 
 
@@ -156,17 +175,17 @@ def test_what_is_no_number_is_left_to_figures():
 
 def test_a_probe_is_handed_what_has_arrived(make, dataset):
     stream = Stream(dataset.train, disjoint(dataset.train, seed=1, tasks=2))
-    scenes = []
+    all_given = []
 
-    def look(scene):
-        scenes.append(scene)
-        return {"looked": float(len(scene.seen))}
+    def look(given):
+        all_given.append(given)
+        return {"looked": float(len(given.seen))}
 
     learner = make("er", iterations=0.25)
     moments = learn_online(learner, stream, Exam(dataset.test), every=10, probes={"look": look})
     records = [m.evaluation for _, m in zip(range(20), moments, strict=False) if m.evaluation]
-    assert [e.extra["looked"] for e in records] == [10, 20] == [s.step for s in scenes]
-    assert torch.equal(scenes[1].seen, stream.schedule.order[:20])
-    assert scenes[1].train is dataset.train and scenes[1].test is dataset.test
+    assert [e.extra["looked"] for e in records] == [10, 20] == [s.step for s in all_given]
+    assert torch.equal(all_given[1].seen, stream.schedule.order[:20])
+    assert all_given[1].train is dataset.train and all_given[1].test is dataset.test
     *_, extra = examine(learner, stream, Exam(dataset.test), 20, {})
     assert "looked" not in extra

@@ -9,7 +9,7 @@ import pytest
 ROUNDS = """
 import resource, sys
 import numpy as np
-from earl.experiments.allocator import keep_freed_memory
+from earl.experiments.machine import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

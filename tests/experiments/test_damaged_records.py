@@ -127,7 +127,7 @@ def test_what_a_run_writes_passes_the_checks(run: Path) -> None:
         ("summary.json", "[]", "is not the summary of a run; put the file back"),
         ("summary.json", "{}", "is not what was written; put the file back"),
         ("experiment.json", "{}", "is not the record of a run; put the file back"),
-        ("experiment.json", '{"format": 2}', "has format 2; this earl reads format 1"),
+        ("experiment.json", '{"format": 3}', "has format 3; this earl reads formats 1 to 2"),
     ],
 )
 def test_the_error_names_the_file_and_what_to_do(

@@ -14,7 +14,7 @@ from earl.data.seals import fingerprint, write_manifest
 from earl.data.sets import cifar, folder, parquet, shapes
 from earl.errors import BrokenImage, EarlError, RunConflict
 from earl.experiments.experiment import Experiment
-from earl.experiments.loading import check_unchanged, facts
+from earl.experiments.loading import check_unchanged, facts_of_data
 from earl.experiments.runs.directory import RunDirectory
 
 SMALL = {"depth": 8, "width": 4, "every": 10, "memory_size": 8, "tasks": 2}
@@ -172,9 +172,9 @@ def test_the_fingerprint_is_of_pixels_and_not_of_files(tmp_path):
 
 def test_one_other_pixel_is_another_fingerprint():
     data = shapes.load()
-    before = facts(data)["images_sha256"]
+    before = facts_of_data(data)["images_sha256"]
     data.test.images[3, 1, 2, 2] ^= 1
-    assert facts(data)["images_sha256"] != before
+    assert facts_of_data(data)["images_sha256"] != before
 
 
 class Lazy:
@@ -249,7 +249,7 @@ def test_a_run_that_goes_on_with_its_images_has_nothing_to_note(tmp_path):
 def test_reduced_and_turned_images_have_the_fingerprint_of_all(tmp_path):
     write_photos(tmp_path, 16)
     found = {
-        facts(experiment(tmp_path, **options).load())["images_sha256"]
+        facts_of_data(experiment(tmp_path, **options).load())["images_sha256"]
         for options in ({}, {"limit": 9}, {"rotate": 90})
     }
     assert len(found) == 1

@@ -10,7 +10,7 @@ from torch import nn
 from earl.errors import TooLarge
 from earl.experiments.estimate import estimate
 from earl.experiments.experiment import Experiment
-from earl.experiments.matching import noise_learner
+from earl.experiments.learners import learner_without_data
 from earl.learning.work import Pass, flops
 from earl.nn import room as room_module
 from earl.nn.build import TRAINED, build
@@ -131,7 +131,7 @@ def test_usual_experiments_fit_a_small_machine(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(room_module, "room", lambda: 4 * 10**9)
     for method in ("er", "earl"):
         experiment = Experiment(method=method, dataset="cifar10", stream="disjoint")
-        assert noise_learner(experiment, (3, 32, 32), 1) is not None
+        assert learner_without_data(experiment, (3, 32, 32), 1) is not None
 
 
 def test_bytes_are_readable() -> None:

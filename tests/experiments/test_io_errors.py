@@ -14,8 +14,8 @@ from earl.cli import end as cli_end
 from earl.cli.app import app
 from earl.cli.end import outcome
 from earl.cli.failures import ADVICE, explained
-from earl.experiments.runs import directory as rundirectory
 from earl.experiments.runs import historyfile
+from earl.experiments.runs.clock import Clock
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.ENOLCK, errno.EROFS, errno.EACCES, errno.EMFILE)
 SMALL = ["--limit", "16", "--threads", "1", "--set", "every=8", "--set", "width=4"]
@@ -26,7 +26,7 @@ Act = Callable[[int, str, tuple[Any, ...]], None]
 def steady_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot at every fifth sample, whatever the clock says: every run makes the same calls."""
     turns = itertools.count(1)
-    monkeypatch.setattr(rundirectory.Clock, "due", lambda self: next(turns) % 5 == 0)
+    monkeypatch.setattr(Clock, "due", lambda self: next(turns) % 5 == 0)
 
 
 @dataclass

@@ -15,9 +15,11 @@ from earl.data.reduce import reduced, rotated
 from earl.data.sets import shapes
 from earl.errors import BrokenImage, EarlError, InvalidSetting, RunConflict, UnknownName
 from earl.experiments.catalogue import DATASETS, METHODS
-from earl.experiments.experiment import Experiment, load_data
-from earl.experiments.loading import DataOptions, Name
-from earl.experiments.places import Places, cores
+from earl.experiments.experiment import Experiment
+from earl.experiments.loading import DataOptions, load_data
+from earl.experiments.machine import cores
+from earl.experiments.names import Name, dataset_label
+from earl.experiments.places import Places
 from earl.experiments.recipes import RECIPES, recipe
 from earl.experiments.runs.directory import RunDirectory
 
@@ -58,9 +60,9 @@ def test_names_of_data_sets(tmp_path, monkeypatch):
     assert str(Name.read("cifar10")) == "cifar10"
     assert str(Name.read("folder:~/photos")) == "folder:~/photos"
     assert str(Name.read("csv:labels.csv")) == f"csv:{tmp_path}/labels.csv"
-    assert Name.read("folder:~/photos").folder() == "folder-photos"
-    assert Name.read("csv:/x/my labels.csv").folder() == "csv-my-labels"
-    assert Name.read("parquet:/x/cifar10/").folder() == "parquet-cifar10"
+    assert dataset_label("folder:~/photos") == "folder-photos"
+    assert dataset_label("csv:/x/my labels.csv") == "csv-my-labels"
+    assert dataset_label("parquet:/x/cifar10/") == "parquet-cifar10"
     for wrong, error in (("folder", InvalidSetting), ("cifar10:/x", InvalidSetting)):
         with pytest.raises(error):
             Name.read(wrong)

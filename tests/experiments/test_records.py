@@ -1,6 +1,5 @@
 """Finding and reading runs: whole, torn, damaged, unfinished, and chosen by what they are."""
 
-import json
 import shutil
 
 import pytest
@@ -23,7 +22,7 @@ def test_runs_are_found_at_any_depth_and_read_as_they_were_written(few_runs):
     ]
     for run in runs:
         whole = RunDirectory(run.path)
-        assert run.experiment == whole.experiment
+        assert run.experiment.as_dict() == whole.experiment.as_dict()
         assert run.history == whole.history and len(run.history) == 4
         assert run.settings == whole.experiment.values()
         assert run.finished and run.samples == 40
@@ -96,7 +95,7 @@ def test_a_damaged_line_is_an_error_that_names_it(tmp_path):
         (b"\xff\xfe", "is not JSON"),
         (b"[]", "is not the record of a run"),
         (b"{}", "is not the record of a run"),
-        (b'{"format": 99}', "has format 99; this earl reads format 1"),
+        (b'{"format": 99}', "has format 99; this earl reads formats 1 to 2"),
         (b'{"format": 1, "experiment": 3}', "is not the record of a run"),
     ],
 )
@@ -104,15 +103,6 @@ def test_a_record_that_cannot_be_read_is_named(content, message, tmp_path):
     path = write_run(tmp_path, "er", 1, [0.5])
     (path / "experiment.json").write_bytes(content)
     with pytest.raises(EarlError, match=r"seed-1.experiment\.json.*" + message):
-        find_runs([tmp_path])
-
-
-def test_a_run_of_a_method_that_is_unknown_here_is_named(tmp_path):
-    path = write_run(tmp_path, "er", 1, [0.5])
-    record = json.loads((path / "experiment.json").read_text())
-    record["experiment"]["method"] = "mine"
-    (path / "experiment.json").write_text(json.dumps(record))
-    with pytest.raises(EarlError, match=r"experiment\.json: no method named 'mine'"):
         find_runs([tmp_path])
 
 

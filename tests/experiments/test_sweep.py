@@ -20,7 +20,7 @@ from earl.errors import EarlError, RunConflict
 from earl.experiments.experiment import Experiment
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.sweeps.engines import LocalEngine, LocalJob
-from earl.experiments.sweeps.sweep import LIVES, Status, in_use, survey, sweep
+from earl.experiments.sweeps.sweep import MAX_RESTARTS, Status, in_use, survey, sweep
 from earl.experiments.sweeps.sweepfile import SweepFile
 from earl.storage.files import lock_directory
 
@@ -212,7 +212,7 @@ def test_a_run_that_is_killed_before_it_comes_any_further_is_given_up(tmp_path: 
         engine.job.process.kill()
         engine.job.process.wait()
         (run,) = runs
-    assert run.state == "failed" and lives(tmp_path) == LIVES
+    assert run.state == "failed" and lives(tmp_path) == MAX_RESTARTS
     assert "killed 4 times in a row by SIGKILL" in run.message and "memory" in run.message
 
 

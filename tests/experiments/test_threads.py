@@ -10,12 +10,17 @@ import pytest
 import torch
 
 from earl.errors import InvalidSetting
-from earl.experiments import threads as threads_module
-from earl.experiments.estimate import estimate
-from earl.experiments.experiment import Experiment, usable_device
-from earl.experiments.places import check_threads
+from earl.experiments import machine as threads_module
+from earl.experiments.experiment import Experiment
+from earl.experiments.learners import threads_worth
+from earl.experiments.machine import (
+    FLOPS_OF_A_THREAD,
+    check_threads,
+    thread_count,
+    threads_for,
+    usable_device,
+)
 from earl.experiments.runs.directory import RunDirectory
-from earl.experiments.threads import FLOPS_OF_A_THREAD, thread_count, threads_for
 
 
 @pytest.fixture
@@ -46,10 +51,7 @@ def test_small_networks_get_one_thread_and_large_ones_all_cores(
     eight_cores: None,
 ) -> None:
     experiment = Experiment(method="er", dataset=dataset, stream="disjoint", settings=settings)
-    update = (
-        int(experiment.values()["batch_size"]) * estimate(experiment.network(shape), shape).flops
-    )
-    assert threads_for(update) == threads
+    assert threads_worth(experiment, shape) == threads
 
 
 def test_fewer_cores_and_fewer_threads_of_torch_are_respected(

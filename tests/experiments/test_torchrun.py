@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from earl.experiments.catalogue import METHOD_FACTS
+from earl.experiments.catalogue import METHODS
 from earl.experiments.runs.directory import RunDirectory
 from earl.storage.snapshot import read_newest
 from earl.storage.state import digest
@@ -42,7 +42,7 @@ def test_two_ranks_learn_what_one_process_learns() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_method_learns_the_same_on_ranks(ranks: int) -> None:
-    assert agree(ranks) == "".join(f"{name} agrees\n" for name in METHOD_FACTS)
+    assert agree(ranks) == "".join(f"{name} agrees\n" for name in METHODS.names())
 
 
 class Launched:

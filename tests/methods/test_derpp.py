@@ -12,11 +12,9 @@ from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
 from earl.learning.learner import Learner
 from earl.learning.memory import Memory
-from earl.learning.policies import reservoir
 from earl.learning.setting import Setting
 from earl.methods.derpp import DERpp, hold
 from earl.nn.augment import View
-from earl.nn.losses import known_mse
 from earl.nn.modes import train_forward
 from earl.storage.state import digest
 
@@ -206,33 +204,6 @@ def test_a_block_without_an_update_gets_the_logits_of_an_answer(
     n = len(learner.classes)
     torch.testing.assert_close(column(learner.memory, "logits")[:, :n], learner.scores(x))
     assert learner.work.forwards == 2 and learner.work.updates == 0
-
-
-def test_known_mse_is_a_mean_over_what_is_known() -> None:
-    generator = torch.Generator().manual_seed(1)
-    z = torch.randn(5, 4, generator=generator, requires_grad=True)
-    stored = torch.randn(5, 4, generator=generator)
-    stored[torch.rand(5, 4, generator=generator) < 0.4] = math.nan
-    pairs = [(i, j) for i in range(5) for j in range(4) if not math.isnan(stored[i, j])]
-    loss = known_mse(z, stored)
-    expected = sum((z[i, j] - stored[i, j]) ** 2 for i, j in pairs) / len(pairs)
-    torch.testing.assert_close(loss, expected)
-    (gradient,) = torch.autograd.grad(loss, z)
-    assert gradient[stored.isnan()].eq(0).all() and gradient[~stored.isnan()].ne(0).all()
-    nothing = known_mse(z, torch.full((5, 4), math.nan))
-    assert float(nothing.detach()) == 0 and torch.autograd.grad(nothing, z)[0].eq(0).all()
-    assert float(known_mse(z[:0], stored[:0]).detach()) == 0
-
-
-def test_a_column_is_widened_with_nan() -> None:
-    memory = Memory(3, reservoir)
-    memory.widen("logits", 5)  # there is none yet
-    memory.add(torch.Generator(), y=torch.tensor([0, 1]), logits=torch.ones(2, 2))
-    memory.widen("logits", 1)
-    assert column(memory, "logits").shape == (2, 2)
-    memory.widen("logits", 4)
-    stored = column(memory, "logits")
-    assert stored[:, :2].eq(1).all() and stored[:, 2:].isnan().all()
 
 
 @pytest.mark.parametrize("iterations", [0.75, 1, 2])

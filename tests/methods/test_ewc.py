@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
@@ -265,7 +264,7 @@ def test_a_frozen_weight_stays_and_has_no_fisher(make: Make, dataset: Dataset) -
     observe(learner, dataset, 16, 32)
     assert len(learner.fisher.Omega) == 2
     assert torch.equal(backbone[1].weight, before)
-    assert F.relu(learner.features(dataset.test.images[:2])).shape == (2, 8)
+    assert learner.scores(dataset.test.images[:2]).shape == (2, len(learner.classes))
 
 
 @pytest.mark.parametrize(

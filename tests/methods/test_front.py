@@ -1,4 +1,4 @@
-"""A divided ResNet: the same answers as the whole, a front that never moves again, fair bytes."""
+"""A split ResNet: the same answers as the whole, a front that never moves again, fair bytes."""
 
 import copy
 
@@ -11,17 +11,7 @@ from earl.learning.memory import Memory
 from earl.learning.policies import greedy_balanced
 from earl.learning.setting import Setting
 from earl.learning.work import Work
-from earl.methods.frozen.front import (
-    PER_CODEWORD,
-    Block,
-    Divided,
-    encode,
-    encode_stored,
-    fit_quantizer,
-    length_of_base,
-    passes,
-    room_for_codes,
-)
+from earl.methods.frozen.front import PER_CODEWORD, Encoder, SplitResNet, length_of_base
 from earl.methods.frozen.quantizer import LLOYD, ProductQuantizer, vectors_of
 from earl.nn.augment import View
 from earl.nn.build import build
@@ -37,8 +27,8 @@ def resnet(**given: object) -> ResNet:
     return build(lambda: ResNet(**given), seeded())  # type: ignore[arg-type]
 
 
-def divided(blocks: int = -1, codebooks: int = 2, codewords: int = 8) -> Divided:
-    network = Divided(resnet(depth=8, width=2), blocks, (3, 8, 8))
+def split_resnet(blocks: int = -1, codebooks: int = 2, codewords: int = 8) -> SplitResNet:
+    network = SplitResNet(resnet(depth=8, width=2), blocks, (3, 8, 8))
     network.quantizer = ProductQuantizer(network.map_shape[0], codebooks, codewords)
     return network
 
@@ -61,8 +51,12 @@ def stored(n: int) -> Memory:
     return memory
 
 
+def encoder(network: SplitResNet, work: Work | None = None, **given: object) -> Encoder:
+    return Encoder(network, setting(**given), work or no_work())  # type: ignore[arg-type]
+
+
 def no_work() -> Work:
-    return Work(lambda: passes(nn.Identity(), divided(), nn.Identity(), setting()))
+    return Work(lambda: encoder(split_resnet()).passes(nn.Identity(), nn.Identity()))
 
 
 @pytest.mark.parametrize(
@@ -72,14 +66,14 @@ def test_the_parts_of_a_network_answer_as_the_whole(depth: int, blocks: int, fro
     backbone = resnet(depth=depth, width=2)
     x = torch.rand(3, 3, 16, 16, generator=seeded(1))
     expected = copy.deepcopy(backbone).eval()(x)
-    network = Divided(backbone, blocks, (3, 16, 16))
+    network = SplitResNet(backbone, blocks, (3, 16, 16))
     assert len(network.front[1]) == front
     torch.testing.assert_close(network.eval()(x), expected)
     assert network.front(x).shape[1:] == network.map_shape
 
 
 def test_a_frozen_front_stays_in_evaluation_mode_and_gets_no_gradients() -> None:
-    network = divided()
+    network = split_resnet()
     x = torch.rand(4, 3, 8, 8, generator=seeded(1))
     train_forward(network, x).sum().backward()
     assert all(p.grad is not None for p in network.parameters())
@@ -101,7 +95,7 @@ def test_a_frozen_front_stays_in_evaluation_mode_and_gets_no_gradients() -> None
 def test_what_was_frozen_before_is_not_thawed() -> None:
     backbone = resnet(depth=8, width=2)
     backbone.stem.requires_grad_(False)
-    network = Divided(backbone, -1, (3, 8, 8))
+    network = SplitResNet(backbone, -1, (3, 8, 8))
     for frozen in (False, True, False):
         network.freeze(frozen)
         assert not any(p.requires_grad for p in backbone.stem.parameters())
@@ -110,7 +104,7 @@ def test_what_was_frozen_before_is_not_thawed() -> None:
 
 
 def test_behind_a_frozen_front_stands_the_quantizer() -> None:
-    network = divided().eval()
+    network = split_resnet().eval()
     x = torch.rand(5, 3, 8, 8, generator=seeded(1))
     assert network.quantizer is not None
     plain = network(x)
@@ -139,24 +133,28 @@ def test_codes_take_the_bytes_of_the_images_they_replace(
     name: str, side: int, images: int, blocks: int, shape: tuple[int, ...], codes: int
 ) -> None:
     backbone = resnet(depth=18, stem="small" if side <= 64 else "large")
-    network = Divided(backbone, blocks, (3, side, side))
+    network = SplitResNet(backbone, blocks, (3, side, side))
     assert network.map_shape == shape
     network.quantizer = ProductQuantizer(shape[0], 32, 256)
-    assert room_for_codes(network, setting(side, memory_size=images)) == codes
+    assert encoder(network, side=side, memory_size=images).room_for_codes() == codes
     network.quantizer = ProductQuantizer(shape[0], 32, 257)  # two bytes each
-    assert room_for_codes(network, setting(side, memory_size=images)) == codes // 2
+    assert encoder(network, side=side, memory_size=images).room_for_codes() == codes // 2
 
 
 def test_there_is_room_for_one_code_at_least() -> None:
-    network = Divided(resnet(depth=8, width=2), 1, (3, 8, 8))
+    network = SplitResNet(resnet(depth=8, width=2), 1, (3, 8, 8))
     network.quantizer = ProductQuantizer(2, 2, 257)  # 64 · 2 · 2 bytes, and an image has 192
-    assert room_for_codes(network, setting(memory_size=1)) == 1
+    assert encoder(network, memory_size=1).room_for_codes() == 1
 
 
 def test_the_codebooks_are_fitted_to_the_vectors_of_all_stored_images() -> None:
-    network, images, work = divided(), stored(70), no_work()  # more than pass the front at once
+    network, images, work = (
+        split_resnet(),
+        stored(70),
+        no_work(),
+    )  # more than pass the front at once
     network.freeze()
-    fit_quantizer(network, images, setting(), work, seeded(5))
+    encoder(network, work).fit_quantizer(images, seeded(5))
     (x,) = images.take(torch.arange(70), "x")
     vectors = vectors_of(network.front(setting().view(x)))
     assert network.quantizer is not None
@@ -169,22 +167,22 @@ def test_the_codebooks_are_fitted_to_the_vectors_of_all_stored_images() -> None:
 
 
 def test_of_many_vectors_a_draw_is_enough() -> None:
-    network, images, work = divided(codewords=2), stored(70), no_work()
+    network, images, work = split_resnet(codewords=2), stored(70), no_work()
     network.freeze()
-    fit_quantizer(network, images, setting(), work, seeded(5))
+    encoder(network, work).fit_quantizer(images, seeded(5))
     assert work.counts["quantized"] == LLOYD * 2 * PER_CODEWORD / 16 < LLOYD * 70
 
 
 @pytest.mark.parametrize("quantized", [True, False])
 def test_what_is_kept_of_images_does_not_depend_on_their_company(quantized: bool) -> None:
-    network, images, work = divided(), stored(70), no_work()
+    network, images, work = split_resnet(), stored(70), no_work()
     network.freeze()
-    fit_quantizer(network, images, setting(), work, seeded(5))
+    encoder(network, work).fit_quantizer(images, seeded(5))
     network.quantizer = network.quantizer if quantized else None
     x, y = images.take(torch.arange(70), "x", "y")
     alone = torch.cat([network.encode(setting().view(one)) for one in x.split(1)])
-    together = encode(network, x, setting(), work)
-    parts = list(encode_stored(network, images, setting(), work))
+    together = encoder(network, work).encode(x)
+    parts = list(encoder(network, work).encode_stored(images))
     assert torch.equal(torch.cat([labels for _, labels in parts]), y)
     for kept in (together, torch.cat([kept for kept, _ in parts])):
         assert kept.dtype == (torch.uint8 if quantized else torch.float32)
@@ -196,27 +194,27 @@ def test_what_is_kept_of_images_does_not_depend_on_their_company(quantized: bool
 
 @pytest.mark.parametrize("quantized", [True, False])
 def test_a_block_is_encoded_once_as_it_is_or_augmented_for_every_look(quantized: bool) -> None:
-    network, images, work = divided(), stored(5), no_work()
+    network, images, work = split_resnet(), stored(5), no_work()
     network.freeze()
-    fit_quantizer(network, images, setting(), no_work(), seeded(5))
+    encoder(network).fit_quantizer(images, seeded(5))
     network.quantizer = network.quantizer if quantized else None
     (x,) = images.take(torch.arange(5), "x")
     plain = network.encode(setting().view(x))
     augmented = [network.encode(setting().augment(x, seeded(i))) for i in range(3)]
 
-    once = Block(network, x, setting(), work, augmented=False)
+    once = encoder(network, work).block(x, augmented=False)
     assert work.counts["encoded"] == 5  # before any update: its cost is the first one's
     assert all(torch.equal(once.look(seeded(i)), plain) for i in range(3))
     assert torch.equal(once.kept(seeded(9)), plain) and work.counts["encoded"] == 5
 
-    anew = Block(network, x, setting(), work, augmented=True)
+    anew = encoder(network, work).block(x, augmented=True)
     assert all(torch.equal(anew.look(seeded(i)), augmented[i]) for i in range(3))
     assert not torch.equal(augmented[0], augmented[1])
     assert torch.equal(anew.kept(seeded(9)), augmented[0])  # what the first look has seen
     assert work.counts["encoded"] == 5 + 3 * 5
     assert work.counts.get("quantized", 0) == (20 if quantized else 0)
 
-    never = Block(network, x, setting(), work, augmented=True)
+    never = encoder(network, work).block(x, augmented=True)
     assert torch.equal(never.kept(seeded(2)), augmented[2])
     assert work.counts["encoded"] == 5 + 4 * 5
 
@@ -236,6 +234,6 @@ def test_the_base_phase_is_a_number_of_samples_or_a_share_of_the_stream() -> Non
 def test_impossible_divisions_are_refused() -> None:
     for blocks in (0, 3, 8, -2):
         with pytest.raises(InvalidSetting, match=r"from 1 to 2, since the network has 3 blocks"):
-            Divided(resnet(depth=8, width=2), blocks, (3, 8, 8))
+            SplitResNet(resnet(depth=8, width=2), blocks, (3, 8, 8))
     with pytest.raises(InvalidSetting, match=r"a ResNet of earl.nn, not Sequential"):
-        Divided(nn.Sequential(nn.Flatten(), nn.Linear(192, 8)), 1, (3, 8, 8))
+        SplitResNet(nn.Sequential(nn.Flatten(), nn.Linear(192, 8)), 1, (3, 8, 8))

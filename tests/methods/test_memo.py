@@ -7,51 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
 from earl.learning.learner import Learner
-from earl.learning.setting import Setting
-from earl.methods.memo import MEMO, align_rows, aux_labels
-from earl.nn.augment import View
+from earl.methods.memo import MEMO, aux_labels
 from earl.nn.build import build
-from earl.nn.modes import train_forward
 from earl.nn.resnet import ResNet
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
 
-Make = Callable[..., Learner]
 Memo = Callable[..., MEMO]
-
-
-@pytest.fixture
-def memo(make: Make, dataset: Dataset) -> Memo:
-    """Make a learner whose augmentation leaves images as they are, so they can be recognised."""
-    view = View(dataset.mean, dataset.std)
-
-    def plain(x: Tensor, generator: Generator) -> Tensor:
-        return view(x)
-
-    def make_memo(**given: object) -> MEMO:
-        learner = make("memo", augment=plain, **given)
-        assert isinstance(learner, MEMO)
-        return learner
-
-    return make_memo
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Collects the images of every training pass."""
-    inputs: list[Tensor] = []
-
-    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
-        inputs.append(x.detach().clone())
-        return train_forward(network, x)
-
-    monkeypatch.setattr("earl.methods.memo.forward", forward)
-    return inputs
 
 
 def teach(learner: Learner, dataset: Dataset, classes: tuple[int, ...], n: int) -> None:
@@ -77,63 +43,6 @@ def test_the_first_class_of_a_new_task_has_auxiliary_label_1() -> None:
     y = torch.tensor([0, 1, 2, 3, 4])
     assert aux_labels(y, n_prev=2).tolist() == [0, 0, 1, 2, 3]
     assert aux_labels(y, n_prev=5).tolist() == [0] * 5
-
-
-def test_an_update_of_the_first_task_is_an_adam_step_on_the_cross_entropy(
-    memo: Memo, dataset: Dataset, passed: list[Tensor]
-) -> None:
-    learner = memo(iterations=0.25)
-    teach(learner, dataset, (0, 1), 3)
-    before = copy.deepcopy(learner.network)
-    teach(learner, dataset, (2,), 1)
-    (images,) = passed
-    logits = before.head(train_forward(before.extractors, images))[:, :3]
-    y = [0, 1, 0, 2]
-    loss = -torch.stack([logits[i].log_softmax(0)[c] for i, c in enumerate(y)]).mean()
-    parameters = list(before.parameters())
-    gradients = torch.autograd.grad(loss, parameters)
-    for p, g, after in zip(parameters, gradients, learner.network.parameters(), strict=True):
-        expected = p - learner.setting.lr * g / (g.abs() + 1e-8)  # Adam's first step
-        sure = (g.abs() > 1e-6) | (g == 0)
-        torch.testing.assert_close(after[sure], expected[sure], atol=2e-5, rtol=1e-4)
-
-
-def test_an_update_of_a_later_task_adds_the_auxiliary_loss_of_the_newest_extractor(
-    memo: Memo, dataset: Dataset, passed: list[Tensor]
-) -> None:
-    learner = memo(iterations=0.25, aux_weight=0.6)
-    teach(learner, dataset, (0, 1), 8)
-    learner.end_task()
-    teach(learner, dataset, (2, 1), 3)
-    before, moments = copy.deepcopy(learner.network), copy.deepcopy(learner.optimizer.state_dict())
-    passed.clear()
-    teach(learner, dataset, (3,), 1)
-    (images,) = passed
-    assert len(images) == 8
-
-    stored = learner.setting.view(dataset.train.images)
-    found = [next(i for i in range(len(stored)) if torch.equal(stored[i], x)) for x in images]
-    y = learner.classes.numbers(dataset.train.labels[torch.tensor(found)]).tolist()
-    assert y[:4] == [2, 1, 2, 3] and max(y[4:]) < 2  # new ones, then memory
-    frozen, newest = before.extractors.special
-    before.train(), frozen.eval()
-    base = before.extractors.base(images)
-    h = torch.cat((frozen(base).mean((2, 3)), newest(base).mean((2, 3))), dim=1)
-    z, a = before.head(h)[:, :4], before.aux(h[:, 16:])[:, :3]
-    target = [0 if c < 2 else c - 2 + 1 for c in y]
-    loss = F.nll_loss(z.log_softmax(1), torch.tensor(y))
-    loss = loss + 0.6 * F.nll_loss(a.log_softmax(1), torch.tensor(target))
-    loss.backward()
-    optimizer = torch.optim.Adam(
-        [p for p in before.parameters() if p.requires_grad], lr=learner.setting.lr
-    )
-    optimizer.load_state_dict(moments)
-    optimizer.step()
-    for (name, p), after in zip(
-        before.named_parameters(), learner.network.parameters(), strict=True
-    ):
-        sure = torch.ones_like(p, dtype=torch.bool) if p.grad is None else p.grad.abs() > 1e-6
-        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4, msg=name)
 
 
 def test_a_boundary_changes_no_answer_and_no_old_column(memo: Memo, dataset: Dataset) -> None:
@@ -295,23 +204,6 @@ def test_an_earlier_state_loads_into_a_learner_that_has_grown(memo: Memo, datase
     for one in (learner, other):
         three_tasks(one, dataset)
     assert digest(other.state_dict()) == digest(learner.state_dict())
-
-
-def test_alignment_gives_new_rows_the_mean_norm_of_old_ones(memo: Memo, dataset: Dataset) -> None:
-    weight = torch.tensor([[3.0, 4], [0, 1], [2, 0], [0, 6], [9, 9]])
-    align_rows(weight, 2, 4)
-    torch.testing.assert_close(weight.norm(dim=1)[:4], torch.tensor([5, 1, 1.5, 4.5]))
-    assert weight[4].tolist() == [9, 9]
-
-    aligned = memo(align=True)
-    teach(aligned, dataset, (0, 1), 12)  # whole blocks: nothing waits to be learned
-    before = aligned.network.head.weight.detach().clone()
-    aligned.end_task()  # the first task has nothing to be aligned with
-    assert torch.equal(aligned.network.head.weight[:, :16], before)
-    teach(aligned, dataset, (2,), 13)
-    aligned.end_task()
-    norms = aligned.vectors().norm(dim=1)
-    torch.testing.assert_close(norms[2:].mean(), norms[:2].mean())
 
 
 def test_only_the_package_s_resnet_can_be_split(memo: Memo) -> None:

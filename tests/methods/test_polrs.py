@@ -9,7 +9,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from earl.data.dataset import Dataset, Split
-from earl.data.streams import Schedule, Stream, disjoint
+from earl.data.setups import disjoint
+from earl.data.streams import Schedule, Stream
 from earl.errors import InvalidSetting
 from earl.evaluation.loop import Exam, learn_online
 from earl.learning.learner import Learner
@@ -146,8 +147,7 @@ def test_the_leader_of_the_window_answers(polrs: Callable[..., PoLRS], dataset: 
         with torch.no_grad():
             expected = network(learner.setting.view(x))[:, :4]
         torch.testing.assert_close(learner.scores(x), expected)
-        h = learner.features(x) @ learner.vectors().T + network.head.bias[:4]
-        torch.testing.assert_close(h, expected, atol=1e-5, rtol=1e-5)
+        assert learner.network is learner.networks[j]
 
 
 @pytest.mark.parametrize(("best", "factor"), [(0, 0.5), (1, 1.0), (2, 2.0)])

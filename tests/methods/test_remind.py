@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 import torch
@@ -17,53 +16,14 @@ from earl.methods.frozen.quantizer import LLOYD, ProductQuantizer, vectors_of
 from earl.methods.frozen.remind import REMIND, beta, crop_maps, mix
 from earl.nn.augment import View
 from earl.nn.build import build
-from earl.nn.modes import train_forward
 from earl.nn.resnet import ResNet
 from earl.storage.state import digest
+from remind_tools import codes_of
 
 Make = Callable[..., Learner]
+
+
 Remind = Callable[..., REMIND]
-
-
-@pytest.fixture
-def remind(make: Make, dataset: Dataset) -> Remind:
-    """Make a learner whose augmentation leaves images as they are, so they can be recognised."""
-    view = View(dataset.mean, dataset.std)
-
-    def plain(x: Tensor, generator: Generator) -> Tensor:
-        return view(x)
-
-    def make_remind(**given: object) -> REMIND:
-        learner = make("remind", augment=plain, **given)
-        assert isinstance(learner, REMIND)
-        return learner
-
-    return make_remind
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Collects the inputs of every training pass."""
-    inputs: list[Tensor] = []
-
-    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
-        inputs.append(x.detach().clone())
-        return train_forward(network, x)
-
-    monkeypatch.setattr("earl.methods.frozen.remind.forward", forward)
-    return inputs
-
-
-@pytest.fixture
-def rolled(dataset: Dataset) -> Callable[[Tensor, Generator], Tensor]:
-    """An augmentation that can be repeated, given its generator: images roll by some pixels."""
-    view = View(dataset.mean, dataset.std)
-
-    def augment(x: Tensor, generator: Generator) -> Tensor:
-        steps = torch.randint(1, 8, (len(x),), generator=generator).tolist()
-        return view(torch.stack([image.roll(n, 2) for image, n in zip(x, steps, strict=True)]))
-
-    return augment
 
 
 def teach(learner: Learner, dataset: Dataset, n: int, first: int = 0) -> None:
@@ -77,61 +37,17 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in module.state_dict().items()}
 
 
-def codes_of(learner: REMIND, images: Tensor) -> Tensor:
-    """Return the codes of raw images by loops over images, positions, parts and codewords."""
-    assert learner.divided.quantizer is not None
-    books = learner.divided.quantizer.codebooks
-    m, _, width = books.shape
-    with torch.no_grad():
-        maps = learner.divided.front(learner.setting.view(images))
-    codes = torch.empty(len(maps), m, *maps.shape[2:], dtype=torch.uint8)
-    for b, part, i, j in torch.cartesian_prod(*map(torch.arange, codes.shape)).tolist():
-        vector = maps[b, part * width : (part + 1) * width, i, j]
-        codes[b, part, i, j] = int((books[part] - vector).square().sum(dim=1).argmin())
-    return codes
-
-
-def cross_entropy(z: Tensor, y: list[int]) -> Tensor:
-    return -torch.stack([z[i].log_softmax(0)[c] for i, c in enumerate(y)]).mean()
-
-
-def test_the_base_phase_is_replay_of_images_from_a_balanced_memory(
-    remind: Remind, dataset: Dataset, passed: list[Tensor]
-) -> None:
-    learner = remind(iterations=0.25, memory_size=6)
-    teach(learner, dataset, 15)
-    before, moments = copy.deepcopy(learner.network), copy.deepcopy(learner.optimizer.state_dict())
-    assert sorted(learner.memory.counts.tolist()) == [1, 1, 2, 2]
-    passed.clear()
-    teach(learner, dataset, 1, first=15)
-    (images,) = passed
-    stored = learner.setting.view(dataset.train.images)
-    found = [next(i for i in range(len(stored)) if torch.equal(stored[i], x)) for x in images]
-    y = learner.classes.numbers(dataset.train.labels[torch.tensor(found)]).tolist()
-    assert len(images) == 8 and y[:4] == [0, 1, 2, 3]
-
-    loss = cross_entropy(train_forward(before, images)[:, :4], y)
-    loss.backward()
-    optimizer = torch.optim.Adam(before.parameters(), lr=learner.setting.lr)
-    optimizer.load_state_dict(moments)
-    optimizer.step()
-    for p, after in zip(before.parameters(), learner.network.parameters(), strict=True):
-        assert p.grad is not None
-        sure = p.grad.abs() > 1e-6
-        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4)
-
-
 @pytest.mark.parametrize("base", [18, 20])  # with samples that wait, and without
 def test_the_switch_comes_once_after_the_base_phase_and_keeps_codes_for_images(
     base: int, remind: Remind, dataset: Dataset
 ) -> None:
     learner = remind(base=base, memory_size=7)
     teach(learner, dataset, base - 1)
-    assert not learner.divided.frozen
+    assert not learner.split.frozen
     assert learner.memory.state_dict()["columns"]["x"].shape[1:] == (3, 8, 8)
     images, optimizer = learner.memory, learner.optimizer
     teach(learner, dataset, 1, first=base - 1)
-    assert learner.divided.frozen and learner.work.updates == base and not len(learner.waiting)
+    assert learner.split.frozen and learner.work.updates == base and not len(learner.waiting)
     assert learner.optimizer is not optimizer and not learner.optimizer.state
     trained = {id(p) for group in learner.optimizer.param_groups for p in group["params"]}
     assert trained == {id(p) for p in learner.network.parameters() if p.requires_grad}
@@ -142,9 +58,9 @@ def test_the_switch_comes_once_after_the_base_phase_and_keeps_codes_for_images(
     assert torch.equal(labels, y)
     assert codes.dtype == torch.uint8 and torch.equal(codes, codes_of(learner, x))
     assert learner.memory.capacity == 7 * 192 // (16 * 2)  # bytes of images over those of codes
-    codebooks = state_of(learner.divided)
+    codebooks = state_of(learner.split)
     teach(learner, dataset, 48, first=base)
-    assert torch.equal(codebooks["quantizer.codebooks"], learner.divided.quantizer.codebooks)
+    assert torch.equal(codebooks["quantizer.codebooks"], learner.split.quantizer.codebooks)
     assert learner.memory.full and sorted(learner.memory.counts.tolist()) == [10, 10, 11, 11]
 
 
@@ -157,7 +73,7 @@ def test_the_memory_of_cifar10_holds_750_codes_for_500_images() -> None:
     learner = REMIND(build(lambda: ResNet(), torch.Generator().manual_seed(0)), setting, base=4)
     x = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8, generator=Generator().manual_seed(1))
     learner.observe(x, torch.arange(4))
-    assert learner.divided.frozen and learner.work.updates == 0
+    assert learner.split.frozen and learner.work.updates == 0
     assert len(learner.memory) == 4 and learner.memory.capacity == 750
     (codes,) = learner.memory.take(torch.arange(4), "x")
     assert codes[0].nbytes == 8 * 8 * 32
@@ -168,94 +84,18 @@ def test_the_front_keeps_parameters_and_batch_norm_for_ever(
 ) -> None:
     learner = remind(iterations=2)
     teach(learner, dataset, 10)
-    early = state_of(learner.divided.front)
+    early = state_of(learner.split.front)
     teach(learner, dataset, 10, first=10)
-    front, rest = state_of(learner.divided.front), state_of(learner.divided.rest)
+    front, rest = state_of(learner.split.front), state_of(learner.split.rest)
     assert any("running_mean" in name for name in front)
     assert all(not torch.equal(v, early[k]) for k, v in front.items())  # it had learned
     teach(learner, dataset, 30, first=20)
     learner.finish()
-    for name, value in learner.divided.front.state_dict().items():
+    for name, value in learner.split.front.state_dict().items():
         assert torch.equal(value, front[name]), name
-    moved = learner.divided.rest.state_dict()
+    moved = learner.split.rest.state_dict()
     assert all(not torch.equal(value, moved[name]) for name, value in rest.items())
-    assert all(p.grad is None for p in learner.divided.front.parameters())
-
-
-def test_an_update_behind_the_front_is_an_adam_step_on_decoded_codes(
-    remind: Remind, dataset: Dataset, passed: list[Tensor]
-) -> None:
-    learner = remind(iterations=0.25)
-    teach(learner, dataset, 27)
-    before, moments = copy.deepcopy(learner.plastic), copy.deepcopy(learner.optimizer.state_dict())
-    passed.clear()
-    teach(learner, dataset, 1, first=27)
-    (maps,) = passed
-    assert maps.shape == (8, *learner.divided.map_shape) and learner.divided.quantizer is not None
-
-    rows = [(dataset.train.labels == i % 4).nonzero()[i // 4] for i in range(28)]
-    possible = learner.divided.quantizer.decode(
-        codes_of(learner, dataset.train.images[torch.cat(rows)])
-    )
-    found = [[i for i in range(28) if torch.equal(possible[i], one)] for one in maps]
-    assert [24 + i in found[i] for i in range(4)] == [True] * 4  # the new ones, then stored ones
-    assert all(min(i) < 24 for i in found[4:])
-    y = [i[0] % 4 for i in found]
-    loss = cross_entropy(train_forward(before, maps)[:, :4], y)
-    loss.backward()
-    optimizer = torch.optim.Adam(before.parameters(), lr=learner.setting.lr)
-    optimizer.load_state_dict(moments)
-    optimizer.step()
-    for p, after in zip(before.parameters(), learner.plastic.parameters(), strict=True):
-        assert p.grad is not None
-        sure = p.grad.abs() > 1e-6
-        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4)
-
-
-def test_every_update_of_a_block_replays_other_codes_with_the_same_new_ones(
-    remind: Remind, dataset: Dataset, passed: list[Tensor]
-) -> None:
-    learner = remind(iterations=3)
-    teach(learner, dataset, 20)
-    passed.clear()
-    teach(learner, dataset, 4, first=20)
-    assert len(passed) == 12
-    for one, other in pairwise(passed):
-        assert torch.equal(one[:4], other[:4])
-        assert not torch.equal(one[4:], other[4:])
-    assert learner.work.counts["encoded"] == 2 * 20 + 4  # the new ones once
-
-
-@pytest.mark.parametrize("anew", [False, True])
-def test_new_images_are_encoded_once_as_they_are_or_augmented_for_every_update(
-    anew: bool,
-    make: Make,
-    dataset: Dataset,
-    passed: list[Tensor],
-    rolled: Callable[[Tensor, Generator], Tensor],
-) -> None:
-    assert not make("remind").augment_stream  # as the original, and as all numbers so far
-    learner = make("remind", augment=rolled, iterations=3, augment_stream=anew)
-    assert isinstance(learner, REMIND)
-    teach(learner, dataset, 20)
-    passed.clear()
-    encoded, quantized = (learner.work.counts[name] for name in ("encoded", "quantized"))
-    teach(learner, dataset, 4, first=20)
-    rows = [(dataset.train.labels == i).nonzero()[5] for i in range(4)]
-    raw, quantizer = dataset.train.images[torch.cat(rows)], learner.divided.quantizer
-    assert len(passed) == 12 and quantizer is not None
-    seen = []
-    for t, maps in enumerate(passed, start=60):
-        view = (
-            rolled(raw, learner.randomness.at(t, "augment")) if anew else learner.setting.view(raw)
-        )
-        with torch.no_grad():
-            seen.append(quantizer(learner.divided.front(view)))
-        torch.testing.assert_close(maps[:4], quantizer.decode(seen[-1]))
-    (kept,) = learner.memory.take(torch.arange(20, 24), "x")
-    assert torch.equal(kept, seen[0])
-    assert learner.work.counts["encoded"] - encoded == (12 * 4 if anew else 4)
-    assert learner.work.counts["quantized"] - quantized == (12 * 4 if anew else 4)
+    assert all(p.grad is None for p in learner.split.front.parameters())
 
 
 def test_blocks_without_an_update_are_augmented_each_in_its_own_way(
@@ -270,7 +110,7 @@ def test_blocks_without_an_update_are_augmented_each_in_its_own_way(
     (kept,) = learner.memory.take(torch.arange(20, 28), "x")
     for first in (20, 24):
         view = rolled(image[:4], learner.randomness.at(first, "augment codes"))
-        assert torch.equal(kept[first - 20 : first - 16], learner.divided.encode(view))
+        assert torch.equal(kept[first - 20 : first - 16], learner.split.encode(view))
     assert not torch.equal(kept[:4], kept[4:])
 
 
@@ -296,7 +136,7 @@ def test_codebooks_and_stored_codes_are_of_images_as_they_are(
         torch.cat([(dataset.train.labels == i % 4).nonzero()[i // 4] for i in range(20)])
     ]
     with torch.no_grad():
-        maps = learner.divided.front(learner.setting.view(x))
+        maps = learner.split.front(learner.setting.view(x))
     (vectors,) = fitted
     torch.testing.assert_close(vectors, vectors_of(maps))
     (codes,) = learner.memory.take(torch.arange(20), "x")
@@ -309,15 +149,13 @@ def test_answers_rest_on_quantised_features(remind: Remind, dataset: Dataset) ->
     x = dataset.test.images[:20]
     network = copy.deepcopy(learner.network).eval()
     view = learner.setting.view(x)
-    assert learner.divided.quantizer is not None
-    maps = learner.divided.quantizer.decode(codes_of(learner, x))
+    assert learner.split.quantizer is not None
+    maps = learner.split.quantizer.decode(codes_of(learner, x))
     with torch.no_grad():
         h = network.backbone.rest(maps)
         plain = network.head(network.backbone.rest(network.backbone.front(view)))[:, :4]
-    torch.testing.assert_close(learner.features(x), h)
     torch.testing.assert_close(learner.scores(x), network.head(h)[:, :4])
     assert not torch.allclose(learner.scores(x), plain, atol=1e-3)
-    assert learner.vectors().shape == (4, 16)
 
 
 def test_classes_that_come_after_the_switch_get_rows(remind: Remind, dataset: Dataset) -> None:
@@ -346,9 +184,9 @@ def test_a_stream_shorter_than_the_base_phase_stays_in_it(remind: Remind, datase
     learner = remind(base=0.6, samples=100)
     teach(learner, dataset, 59)
     learner.finish()
-    assert not learner.divided.frozen and learner.work.updates == 59
+    assert not learner.split.frozen and learner.work.updates == 59
     teach(learner, dataset, 1, first=59)
-    assert learner.divided.frozen
+    assert learner.split.frozen
 
 
 @pytest.mark.parametrize("at", [9, 22])
@@ -377,7 +215,7 @@ def test_work_agrees_with_torch_s_counter_in_both_phases_and_at_the_switch(
     learner = remind(augment_stream=anew)
     teach(learner, dataset, 4)  # from here on batches are full
     for name in ("images", "encoded", "quantized", "replayed"):
-        learner.work.price(name)  # outside of the counter
+        learner.work.flops_per_input(name)  # outside of the counter
     for n, first in ((8, 4), (8, 12), (8, 20)):  # before, up to, and after the switch
         before = learner.work.flops
         with FlopCounterMode(display=False) as counter:
@@ -422,37 +260,6 @@ def test_beta_draws_follow_the_generator_and_the_distribution() -> None:
     assert draws.min() >= 0 and draws.max() <= 1
     assert float(draws.mean()) == pytest.approx(0.5, abs=0.03)
     assert float(draws.var()) == pytest.approx(1 / 8, abs=0.01)  # 1/(4(2α + 1))
-
-
-def test_mixup_trains_on_distributions_and_both_are_off_by_default(
-    remind: Remind, dataset: Dataset, passed: list[Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    targets: list[Tensor] = []
-    step = REMIND._step
-
-    def recorded(learner: REMIND, z: Tensor, of: Tensor) -> None:
-        targets.append(of)
-        step(learner, z, of)
-
-    monkeypatch.setattr(REMIND, "_step", recorded)
-    seen: dict[bool, list[Tensor]] = {}
-    for on in (False, True):
-        learner = remind(crops=on, mixup=0.9 if on else 0.0)
-        assert on or not (remind().crops or remind().mixup)
-        teach(learner, dataset, 20)
-        passed.clear(), targets.clear()
-        teach(learner, dataset, 4, first=20)
-        seen[on] = list(passed)
-        assert all(maps.shape == (8, 8, 4, 4) for maps in passed)
-        for target in targets:
-            assert target.shape == ((8, 4) if on else (8,))
-            if on:
-                torch.testing.assert_close(target.sum(dim=1), torch.ones(8))
-                assert torch.equal(target[:4], torch.eye(4))
-                assert (target >= 0).all() and ((target[4:] > 0).sum(dim=1) <= 2).all()
-    assert any((target > 0).sum(dim=1).max() == 2 for target in targets)  # the draws differ
-    assert not torch.equal(seen[False][0][:4], seen[True][0][:4])  # cropped
-    assert torch.equal(seen[False][0][:4], seen[False][1][:4])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from earl.data.dataset import Split
 from earl.errors import EarlError
-from earl.evaluation.loop import Scene
+from earl.evaluation.loop import ProbeInput
 from earl.evaluation.probes import MOST_PER_CLASS, collapse
 from earl.learning.classes import Classes
 from earl.nn.collapse import nc1, nc2, nc3
@@ -217,8 +217,8 @@ def one_pixel_split(labels):
     return Split(torch.arange(len(labels)).byte().view(-1, 1, 1, 1), torch.tensor(labels))
 
 
-def scene(learner, test, asked):
-    return Scene(learner=learner, step=0, test=test, asked=asked, train=test, seen=asked)
+def input_of(learner, test, asked):
+    return ProbeInput(learner=learner, step=0, test=test, asked=asked, train=test, seen=asked)
 
 
 def test_the_probe_measures_the_asked_samples_of_seen_classes():
@@ -227,7 +227,7 @@ def test_the_probe_measures_the_asked_samples_of_seen_classes():
     table, W = random(8, 6), random(4, 6, seed=1)
     learner = Embedding(table, W, ids=[20, 30, 50, 10])  # 50 is seen but not in the test set
     asked = torch.tensor([7, 0, 2, 1, 5, 3])  # never the class 40
-    result = collapse(scene(learner, test, asked))
+    result = collapse(input_of(learner, test, asked))
     number = {20: 0, 30: 1, 10: 2}  # without gaps, in the order of the learner's numbers
     y = torch.tensor([number[labels[i]] for i in asked])
     h, rows = table[asked], W[[0, 1, 3]]
@@ -242,7 +242,7 @@ def test_the_probe_measures_the_asked_samples_of_seen_classes():
 def test_the_probe_looks_at_a_limited_number_of_images_per_class():
     labels = [0] * (MOST_PER_CLASS + 30) + [1] * 5
     learner = Embedding(random(len(labels), 4), random(2, 4), ids=[0, 1])
-    collapse(scene(learner, one_pixel_split(labels), torch.arange(len(labels))))
+    collapse(input_of(learner, one_pixel_split(labels), torch.arange(len(labels))))
     looked = [labels[i] for part in learner.asked for i in part]
     assert looked.count(0) == MOST_PER_CLASS and looked.count(1) == 5
 
@@ -250,14 +250,14 @@ def test_the_probe_looks_at_a_limited_number_of_images_per_class():
 def test_the_probe_leaves_out_what_is_not_defined():
     labels = [0, 0, 1, 1]
     learner = Embedding(random(2, 4).repeat(2, 1), random(2, 4), ids=[0, 1])
-    assert collapse(scene(learner, one_pixel_split(labels), torch.arange(4))) == {}
+    assert collapse(input_of(learner, one_pixel_split(labels), torch.arange(4))) == {}
 
 
 @pytest.mark.parametrize("asked", [[], [0], [0, 1]])
 def test_fewer_than_two_classes_have_no_geometry(asked):
     learner = Embedding(random(3, 4), random(2, 4), ids=[7, 8])
     test = one_pixel_split([7, 7, 8])
-    assert collapse(scene(learner, test, torch.tensor(asked, dtype=torch.int64))) == {}
+    assert collapse(input_of(learner, test, torch.tensor(asked, dtype=torch.int64))) == {}
 
 
 def test_a_learner_without_features_cannot_be_probed():
@@ -265,4 +265,4 @@ def test_a_learner_without_features_cannot_be_probed():
         classes = Classes()
 
     with pytest.raises(EarlError, match="Blind"):
-        collapse(scene(Blind(), one_pixel_split([0, 1]), torch.arange(2)))
+        collapse(input_of(Blind(), one_pixel_split([0, 1]), torch.arange(2)))

@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from earl.errors import InvalidSetting
-from earl.nn.etf import Frame, SimplexETF, dot_regression
+from earl.nn.etf import SimplexETF, dot_regression
 
 DIMENSIONS = [1, 2, 3, 7, 64, 300]
+
+
 close = torch.testing.assert_close
 
 
@@ -36,18 +36,6 @@ def simplex_gram(K):
     return G.fill_diagonal_(1)
 
 
-class Largest(TorchDispatchMode):
-    """Context that remembers the largest number of elements of any tensor made inside."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        sizes = [t.numel() for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
-        self.numel = max([self.numel, *sizes])
-        return out
-
-
 # ---- the vectors
 
 
@@ -64,30 +52,6 @@ def test_vectors_sum_to_zero_and_the_frame_is_tight(d):
     W = whole(SimplexETF(d, 0))
     close(W.sum(dim=0), torch.zeros(d, dtype=torch.float64), atol=1e-12, rtol=0)
     close(W.T @ W, (d + 1) / d * torch.eye(d, dtype=torch.float64), atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_scores_equal_the_product_with_every_vector(d):
-    etf = SimplexETF(d, 3)
-    f = random(5, d)
-    close(etf.scores(f), f @ whole(etf).T, atol=1e-12, rtol=1e-12)
-
-
-@pytest.mark.parametrize("d", [1, 7, 64, 300])
-def test_the_gradient_of_a_score_is_its_vector(d):
-    etf = SimplexETF(d, 0)
-    f = random(1, d).requires_grad_()
-    j = d // 2
-    (gradient,) = torch.autograd.grad(etf.scores(f)[0, j], f)
-    close(gradient, etf.vectors(torch.tensor([j])), atol=1e-12, rtol=0)
-
-
-def test_scores_in_single_precision_are_right_at_4096_dimensions():
-    etf = SimplexETF(4096, 0)
-    f = F.normalize(random(3, 4096), dim=1)
-    some = torch.tensor([0, 1, 77, 2048, 4095, 4096])
-    expected = f @ etf.vectors(some).T
-    close(etf.scores(f.float())[:, some].double(), expected, atol=1e-6, rtol=0)
 
 
 def test_single_precision_vectors_are_equiangular_at_4096_dimensions():
@@ -163,8 +127,6 @@ def test_growth_from_5_to_11_vectors_is_exact():
     new = old.grow(6)
     assert (old.K, new.K, new.d) == (5, 11, 10)
     close(whole(new) @ whole(new).T, simplex_gram(11), atol=1e-12, rtol=0)
-    f = random(3, 10)
-    close(new.scores(f), f @ whole(new).T, atol=1e-12, rtol=0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -229,70 +191,6 @@ def test_a_centred_subset_is_a_simplex_of_its_own(d, data):
     close(A @ A.T, expected, atol=1e-12, rtol=0)
     unit = F.normalize(A, dim=1)
     close(unit @ unit.T, simplex_gram(n), atol=1e-12, rtol=0)
-
-
-# ---- the vectors in use
-
-
-@pytest.mark.parametrize("d", [1, 7, 64])
-def test_rows_of_a_frame_are_the_vectors(d):
-    etf = SimplexETF(d, 0)
-    frame = Frame(etf)
-    expected = whole(etf).float()
-    for n in (0, 1, d // 2, d + 1, 1):
-        assert torch.equal(frame.front(n), expected[:n])
-    for indices in (torch.tensor([d]), torch.tensor([d // 2, d, d // 2]), torch.arange(d + 1)):
-        assert torch.equal(frame.back(indices), expected[indices])
-    assert frame.back(torch.empty(0, dtype=torch.int64)).shape == (0, d)
-
-
-def test_rows_handed_out_stay_when_the_frame_extends():
-    frame = Frame(SimplexETF(12, 0))
-    front, back = frame.front(2), frame.back(torch.tensor([12, 11]))
-    before = front.clone(), back.clone()
-    frame.front(13), frame.back(torch.arange(13))
-    assert torch.equal(front, before[0]) and torch.equal(back, before[1])
-
-
-def test_a_frame_holds_about_the_rows_in_use_and_never_a_matrix():
-    d, classes, targets = 4096, 100, 300
-    frame = Frame(SimplexETF(d, 0))
-    with Largest() as largest:
-        for n in range(1, classes + 1):
-            frame.front(n)
-            frame.back(torch.arange(d, d - 3 * n, -1))
-            assert frame.nbytes() <= 4 * d * (4 * n * 9 / 8 + 2)
-    assert 4 * d * (classes + targets) <= frame.nbytes() <= 8e6
-    assert largest.numel <= 9 / 8 * targets * d  # d x K would be 4097 rows
-
-
-def test_a_frame_asked_for_all_its_rows_at_once_makes_no_larger_tensor():
-    d = 1024
-    frame = Frame(SimplexETF(d, 0))
-    with Largest() as largest:
-        frame.front(50)
-        frame.back(torch.arange(d, d - 150, -1))
-    assert largest.numel <= 150 * d
-
-
-def test_all_scores_need_no_tensor_larger_than_a_row_of_scores():
-    with Largest() as largest:
-        SimplexETF(4096, 0).scores(torch.ones(2, 4096))
-    assert largest.numel <= 2 * 4097
-
-
-def test_more_classes_than_vectors_are_an_error():
-    frame = Frame(SimplexETF(7, 0))
-    with pytest.raises(IndexError):
-        frame.front(9)
-
-
-@pytest.mark.parametrize("index", [-1, 8])
-def test_a_preparatory_target_outside_the_frame_is_an_error(index):
-    frame = Frame(SimplexETF(7, 0))
-    frame.back(torch.arange(8))
-    with pytest.raises(IndexError):
-        frame.back(torch.tensor([7, index]))
 
 
 # ---- dot regression, Eq. (3)

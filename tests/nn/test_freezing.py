@@ -8,7 +8,7 @@ from torch import nn
 
 from earl.nn.build import build
 from earl.nn.freezing import begin_training, copy_frozen, frozen_parts, learning, let_learn
-from earl.nn.modes import train_forward, untracked
+from earl.nn.modes import frozen_norm_stats, train_forward
 from earl.nn.resnet import ResNet
 
 
@@ -84,7 +84,7 @@ def test_a_frozen_network_answers_in_training_as_it_does_when_asked(n: int) -> N
     network.requires_grad_(False)
     network.train()
     torch.testing.assert_close(train_forward(network, images(n)), expected)
-    with untracked(network):
+    with frozen_norm_stats(network):
         torch.testing.assert_close(train_forward(network, images(n)), expected)
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from earl.nn.losses import supervised_contrastive
+from earl.nn.losses import known_mse, supervised_contrastive
 
 
 def unit_rows(n, d, seed=0):
@@ -58,3 +58,19 @@ def test_a_collapsed_pair_of_opposite_classes_is_nearly_free():
 
 def test_two_views_of_one_image_alone_cost_nothing():
     assert supervised_contrastive(unit_rows(2, 3), torch.tensor([4, 4]), 0.07).tolist() == [0, 0]
+
+
+def test_known_mse_is_a_mean_over_what_is_known() -> None:
+    generator = torch.Generator().manual_seed(1)
+    z = torch.randn(5, 4, generator=generator, requires_grad=True)
+    stored = torch.randn(5, 4, generator=generator)
+    stored[torch.rand(5, 4, generator=generator) < 0.4] = math.nan
+    pairs = [(i, j) for i in range(5) for j in range(4) if not math.isnan(stored[i, j])]
+    loss = known_mse(z, stored)
+    expected = sum((z[i, j] - stored[i, j]) ** 2 for i, j in pairs) / len(pairs)
+    torch.testing.assert_close(loss, expected)
+    (gradient,) = torch.autograd.grad(loss, z)
+    assert gradient[stored.isnan()].eq(0).all() and gradient[~stored.isnan()].ne(0).all()
+    nothing = known_mse(z, torch.full((5, 4), math.nan))
+    assert float(nothing.detach()) == 0 and torch.autograd.grad(nothing, z)[0].eq(0).all()
+    assert float(known_mse(z[:0], stored[:0]).detach()) == 0

@@ -14,7 +14,7 @@ from earl.evaluation.metrics import a_auc
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.records import find_runs
 from earl.report.export.tables import export_csv, export_parquet
-from earl.report.export.tensorboard import Board, export_tensorboard, mirror
+from earl.report.export.tensorboard import TensorBoardLog, export_tensorboard, mirror
 from run_folders import write_run
 
 
@@ -173,7 +173,7 @@ def stopped(few_runs, tmp_path):
 def test_a_board_follows_a_run_and_goes_on_with_it(stopped, tmp_path, events):
     run, whole = stopped
     assert events(tmp_path / "board") == expected(whole[:2])
-    Board(tmp_path / "board", whole).close()  # as if a later life had not been saved
+    TensorBoardLog(tmp_path / "board", whole).close()  # as if a later life had not been saved
     for moment in mirror(run, run.run(), tmp_path / "board"):
         if moment.step == 30:  # while it runs
             assert events(tmp_path / "board") == expected(whole[:3])

@@ -1,96 +1,41 @@
 """The page about runs: it says what the tables say, asks for nothing, and works in a browser."""
 
 import json
-import re
 import shutil
 import sys
-from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
 
-from earl.cli.app import main
 from earl.errors import EarlError, MixedRuns
 from earl.experiments.runs.records import find_runs
 from earl.report.figures.colours import COLOURS
 from earl.report.page.charts import MOST_POINTS, channels, luminance, on_dark, thin
 from earl.report.page.grids import budget_grid, result_grid
 from earl.report.page.inventory import settings_of, users
-from earl.report.page.page import make_page, write_page
+from earl.report.page.page import write_page
 from earl.report.statistics import Spread
 from earl.report.tables import make_table
 from earl.report.tables.formats import markdown
+from pages import (
+    COSTS,
+    RUNS,
+    Reader,
+    page_of,
+    panels_of,
+    write_evil_runs,
+    write_page_runs,
+)
 from run_folders import write_run, write_summary
 
 pytest.importorskip("plotly")
-
-# Accuracies at four evaluations of two seeds. At the end: der++ 25 %, earl 80 %, er 55 %
-RUNS = {
-    "er": ((0.9, 0.7, 0.6, 0.5), (0.9, 0.8, 0.7, 0.6)),
-    "earl": ((0.9, 0.8, 0.8, 0.8), (1.0, 0.9, 0.8, 0.8)),
-    "der++": ((1.0, 0.6, 0.4, 0.2), (1.0, 0.6, 0.5, 0.3)),
-}
-COSTS = {"updates": 160, "images": 2560, "flops": 1.5e9, "bytes": 2048}
-EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
-
-
-def write_runs(folder, methods=tuple(RUNS), **given):
-    for method in methods:
-        for seed, accuracies in enumerate(RUNS[method], start=1):
-            write_run(folder, method, seed, accuracies, **({"extra": COSTS} | given))
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Three methods, two seeds."""
-    write_runs(tmp_path / "runs")
+    write_page_runs(tmp_path / "runs")
     return tmp_path / "runs"
-
-
-def page_of(folder, **given):
-    return make_page(find_runs([folder]), **given)
-
-
-class Reader(HTMLParser):
-    """Collects what a browser would see: elements with their attributes, tables, other text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.elements, self.tables, self.words, self.open = [], [], [], []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in ("meta", "link"):
-            self.open.append(tag)
-        if tag == "table":
-            self.tables.append([])
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in ("th", "td"):
-            self.tables[-1][-1].append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] in ("script", "style"):
-            return
-        self.words.append(data)
-        if {"th", "td"} & set(self.open):
-            self.tables[-1][-1][-1] += data.strip()
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.words).split())
-
-
-def panels_of(page):
-    return json.loads(re.search(r'id="panels">(.*?)</script>', page).group(1))
-
-
-# ---- what it says
 
 
 def test_the_result_table_is_that_of_earl_table(folder):
@@ -113,7 +58,7 @@ def test_notes_under_the_table_are_those_of_earl_table(folder):
 
 
 def test_numbers_of_the_paper_stand_beside_ours(tmp_path):
-    write_runs(tmp_path, dataset="cifar10", stream="gaussian")
+    write_page_runs(tmp_path, dataset="cifar10", stream="gaussian")
     heads = Reader(page_of(tmp_path, paper="main")).tables[0][0]
     assert heads[:4] == ["method", "A_AUC", "A_AUC paper", "A_AUC gap"]
 
@@ -140,8 +85,8 @@ def test_curves_are_means_over_seeds_with_a_band_of_one_deviation(folder):
 
 def test_plotly_knows_everything_it_is_asked_to_draw(folder):
     graph_objects = pytest.importorskip("plotly.graph_objects")
-    write_runs(folder, ("earl",), settings={"k": 5})
-    write_runs(folder, ("earl",), settings={"k": 9})  # five lines get marks
+    write_page_runs(folder, ("earl",), settings={"k": 5})
+    write_page_runs(folder, ("earl",), settings={"k": 9})  # five lines get marks
     charts = [chart for panel in panels_of(page_of(folder)) for chart in panel["charts"]]
     assert [chart["id"] for chart in charts] == ["accuracy-1", "online-1"]
     for chart in charts:
@@ -150,7 +95,7 @@ def test_plotly_knows_everything_it_is_asked_to_draw(folder):
 
 
 def test_every_data_set_and_stream_has_its_own_tables_and_curves(folder):
-    write_runs(folder, ("er", "earl"), stream="gaussian")
+    write_page_runs(folder, ("er", "earl"), stream="gaussian")
     page = page_of(folder)
     panels = panels_of(page)
     assert [panel["name"] for panel in panels] == ["shapes, disjoint", "shapes, gaussian"]
@@ -170,7 +115,7 @@ def test_classes_and_budgets_are_listed(folder):
 
 
 def test_numbers_of_probes_stand_with_the_metrics_and_not_with_the_costs(tmp_path):
-    write_runs(tmp_path, extra=COSTS | {"NC1": 0.25})
+    write_page_runs(tmp_path, extra=COSTS | {"NC1": 0.25})
     table = make_table(find_runs([tmp_path]), ["A_AUC", "NC1"], costs=True)
     (column,) = table.columns
     assert result_grid(table, column).heads == ("method", "A_AUC", "NC1")
@@ -192,8 +137,8 @@ def test_settings_environment_notes_and_commands_are_listed(folder):
 
 
 def test_users_of_a_setting_are_named_as_shortly_as_possible(folder):
-    write_runs(folder, ("earl",), stream="gaussian")
-    write_runs(folder, ("earl",), settings={"k": 5})
+    write_page_runs(folder, ("earl",), stream="gaussian")
+    write_page_runs(folder, ("earl",), settings={"k": 5})
     runs = find_runs([folder])
     er = [run for run in runs if run.experiment.method == "er"]
     five = [run for run in runs if settings_of(run).get("k") == "5"]
@@ -201,9 +146,6 @@ def test_users_of_a_setting_are_named_as_shortly_as_possible(folder):
     assert users(er, runs) == "er"
     assert users(five, runs) == "earl on shapes, disjoint (2 of 4 runs)"
     assert users([*er, *gaussian], runs) == "er; earl on shapes, gaussian"
-
-
-# ---- how it is made
 
 
 def test_equal_runs_give_equal_bytes_wherever_they_lie(folder, tmp_path):
@@ -253,21 +195,6 @@ def test_tables_can_be_read_by_a_screen_reader(folder):
     assert len(ids) == len(set(ids))
 
 
-def write_evil_runs(folder):
-    """Write runs with markup wherever a user can put text; return the title, with more of it."""
-    path = write_run(
-        folder / "<img src=x onerror=alert(1)>",
-        "er",
-        1,
-        (0.5, 0.6),
-        settings={"image_column": EVIL},
-        env={"device": EVIL},
-        data={"source": EVIL, EVIL: EVIL},
-    )
-    write_summary(path, json.loads((path / "summary.json").read_text()) | {"notes": [EVIL]})
-    return EVIL
-
-
 def test_markup_in_names_is_shown_and_not_obeyed(tmp_path):
     title = write_evil_runs(tmp_path)
     plain = Reader(page_of(tmp_path, title=""))
@@ -276,9 +203,6 @@ def test_markup_in_names_is_shown_and_not_obeyed(tmp_path):
     assert [t for t, _ in read.elements] == [t for t, _ in plain.elements]
     assert [t for t, _ in read.elements].count("script") == 3
     assert read.text.count("alert(2)") >= 5
-
-
-# ---- what can be wrong
 
 
 def test_a_page_of_unfinished_runs_shows_how_far_they_are(tmp_path):
@@ -315,25 +239,17 @@ def test_a_page_that_cannot_be_written_is_an_error_of_ours(folder, tmp_path):
         write_page(tmp_path / "file" / "report.html", find_runs([folder]))
 
 
-def test_an_empty_folder_is_an_error_of_ours(tmp_path, monkeypatch, capsys):
-    assert call(monkeypatch, "report", str(tmp_path)) == 1
-    assert "no runs in" in capsys.readouterr().err
+def test_an_empty_folder_is_an_error_of_ours(tmp_path, earl):
+    code, _, said = earl("report", tmp_path)
+    assert code == 1 and "no runs in" in said
 
 
-def call(monkeypatch, *words):
-    """Return the exit code of a command."""
-    monkeypatch.setattr(sys, "argv", ["earl", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code
-
-
-def test_the_command_writes_the_page(folder, tmp_path, monkeypatch, capsys):
-    out = tmp_path / "page.html"
-    words = ("report", str(folder), "-o", str(out), "--versus", "er", "--where", "method=er")
-    assert call(monkeypatch, *words, "--where", "method=earl", "--title", "Two & two") == 0
-    assert capsys.readouterr().out == f"{out}\n"
-    text = out.read_text(encoding="utf-8")
+def test_the_command_writes_the_page(folder, tmp_path, earl):
+    path = tmp_path / "page.html"
+    words = ("report", folder, "-o", path, "--versus", "er", "--where", "method=er")
+    code, out, _ = earl(*words, "--where", "method=earl", "--title", "Two & two")
+    assert code == 0 and out == f"{path}\n"
+    text = path.read_text(encoding="utf-8")
     assert "<title>Two &amp; two</title>" in text and "4 runs of 2 methods" in text
-    assert call(monkeypatch, "report", str(folder), "-o", str(tmp_path / "no" / "page.html")) == 1
-    assert "make it" in capsys.readouterr().err
+    code, _, said = earl("report", folder, "-o", tmp_path / "no" / "page.html")
+    assert code == 1 and "make it" in said

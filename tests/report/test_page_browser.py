@@ -4,10 +4,10 @@ import re
 import shutil
 
 import pytest
-from test_page import RUNS, write_evil_runs, write_runs
 
 from earl.experiments.runs.records import find_runs
 from earl.report.page import write_page
+from pages import RUNS, write_evil_runs, write_page_runs
 from run_folders import write_run
 
 pytest.importorskip("plotly")
@@ -33,8 +33,8 @@ def browser():
 def report(tmp_path_factory):
     """A page on three methods on one stream, and on two of them on another."""
     folder = tmp_path_factory.mktemp("report")
-    write_runs(folder / "runs")
-    write_runs(folder / "runs", ("er", "earl"), stream="gaussian")
+    write_page_runs(folder / "runs")
+    write_page_runs(folder / "runs", ("er", "earl"), stream="gaussian")
     write_page(folder / "report.html", find_runs([folder / "runs"]), versus="er")
     return folder / "report.html"
 

@@ -12,7 +12,8 @@ from earl.experiments.experiment import Experiment
 from earl.report import paper as module
 from earl.report.paper import ROWS, check_table, figures, reported
 
-TRANSCRIPT = Path(__file__).parents[3] / "shared" / "paper_tables.csv"
+# The transcript of its tables lies apart from the package: an edit of paper.csv is noticed.
+TRANSCRIPT = Path(__file__).with_name("paper_tables.csv")
 
 
 CLEAR = {"method": "er", "table": "clear", "dataset": "clear-10", "stream": "clear"}
@@ -35,7 +36,6 @@ def lines(text):
     return {tuple(line[:5]): line[5:] for line in csv.reader(text.splitlines())}
 
 
-@pytest.mark.skipif(not TRANSCRIPT.is_file(), reason=f"no transcript of the paper in {TRANSCRIPT}")
 def test_every_number_is_the_papers():
     ours = lines(files("earl.report").joinpath("paper.csv").read_text(encoding="utf-8"))
     theirs = lines(TRANSCRIPT.read_text(encoding="utf-8"))

@@ -5,7 +5,8 @@ import pytest
 from earl.errors import InvalidSetting
 from earl.experiments.catalogue import METHODS
 from earl.experiments.experiment import Experiment
-from earl.experiments.matching import noise_learner, random_images
+from earl.experiments.learners import learner_without_data
+from earl.experiments.matching import random_images
 from earl.learning.learner import Learner
 from earl.storage.state import digest
 
@@ -15,7 +16,7 @@ CASES = [(name, {}) for name in METHODS.names()] + [("nc-fscil", {"replay": "cla
 
 def learner_of(method: str, settings: dict[str, str], shape: tuple[int, int, int]) -> Learner:
     experiment = Experiment(method=method, dataset="shapes", stream="disjoint", settings=settings)
-    return noise_learner(experiment, shape, samples=30)
+    return learner_without_data(experiment, shape, samples=30)
 
 
 @pytest.mark.parametrize("samples", [2, 25])  # still waiting, and after all phases

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from earl.bench.measured import Figure, ratio_figure
+from earl.bench.measured import Measured, ratio_of
 from earl.bench.starts import running
 from earl.bench.subjects import network_of
 from earl.bench.timing import Effort, Thing, take_turns
 from earl.estimator import EARLClassifier
 from earl.estimator.model import Model
-from earl.nn import evaluating
+from earl.nn import eval_mode
 from earl.storage.files import fsync_dir
 
 SIZE = 96  # pixels, as by default
@@ -27,7 +27,7 @@ OPTIMISER = "import torch; torch.optim.Adam([torch.zeros(1, requires_grad=True)]
 FEATURES = 1024  # of a model whose state has some 50 MB
 
 
-def estimator(effort: Effort) -> Iterator[Figure]:
+def estimator(effort: Effort) -> Iterator[Measured]:
     """Time `learn_one` beside `observe` of the same learner, `predict_one` beside its forward pass.
 
     `learn_one` asks before it learns, for the history; that is part of it.
@@ -39,10 +39,10 @@ def estimator(effort: Effort) -> Iterator[Figure]:
             each.learn_one(image, place % LABELS)
     things = {"learn_one": learning(clf, images), "observe": observing(behind(other), images)}
     times = take_turns(things, effort)
-    yield ratio_figure("ResNet-18, 96 px, B = 16", times, "learn_one", "observe", target=1.05)
+    yield ratio_of("ResNet-18, 96 px, B = 16", times, "learn_one", "observe", target=1.05)
     things = {"predict_one": asking(clf, images), "forward": passing(behind(clf))}
     times = take_turns(things, effort)
-    yield ratio_figure("ResNet-18, 96 px", times, "predict_one", "forward", target=1.10)
+    yield ratio_of("ResNet-18, 96 px", times, "predict_one", "forward", target=1.10)
 
 
 def behind(clf: EARLClassifier) -> Model:
@@ -92,14 +92,14 @@ def passing(model: Model) -> Thing:
     x = x.to(memory_format=torch.channels_last)
 
     def forward() -> float:
-        with evaluating(network), torch.inference_mode():
+        with eval_mode(network), torch.inference_mode():
             network(x)
         return 1
 
     return forward
 
 
-def saving(effort: Effort) -> Iterator[Figure]:
+def saving(effort: Effort) -> Iterator[Measured]:
     """Time a save of 50 MB beside writing and syncing as many bytes; and a load beside torch."""
     few = Effort(seconds=0, turns=3 if effort.quick else 7)
     settings = {"d": FEATURES, "hidden": FEATURES}
@@ -115,15 +115,15 @@ def saving(effort: Effort) -> Iterator[Figure]:
         things = {"save": saved(clf, model), "write": written(Path(folder) / "bytes", size)}
         times = take_turns(things, few, clock=time.perf_counter)
         case = f"save of {size / 1e6:.0f} MB ÷ write and fsync"
-        yield ratio_figure(case, times, "save", "write", target=3.0)
+        yield ratio_of(case, times, "save", "write", target=3.0)
         load = f"from earl import EARLClassifier; EARLClassifier.load({str(model)!r})"
         scripts = {"load": load, "import torch": "import torch", "first optimiser": OPTIMISER}
         things = {name: running([sys.executable, "-c", text]) for name, text in scripts.items()}
         times = take_turns(things, few, clock=time.perf_counter)
         seconds = times.difference("load", "import torch")
-        yield Figure(case="load − import torch", value=seconds, unit="s", target=1.0)
+        yield Measured(case="load − import torch", value=seconds, unit="s", target=1.0)
         seconds = times.difference("load", "first optimiser")
-        yield Figure(case="load − import torch and make an optimiser", value=seconds, unit="s")
+        yield Measured(case="load − import torch and make an optimiser", value=seconds, unit="s")
 
 
 def saved(clf: EARLClassifier, folder: Path) -> Thing:

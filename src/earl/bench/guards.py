@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from earl.bench.measured import Figure, ratio_figure
+from earl.bench.measured import Measured, ratio_of
 from earl.bench.subjects import CLASSES, arrivals, earl_midway, on
 from earl.bench.timing import Effort, Thing, take_turns
 from earl.data.dataset import Split
@@ -26,7 +26,7 @@ EVERY = 60  # samples between two evaluations, as in the recipe of digits
 EVALUATIONS = 60  # that the history holds, more than a run on digits writes
 
 
-def guards(effort: Effort) -> Iterator[Figure]:
+def guards(effort: Effort) -> Iterator[Measured]:
     """Time what is checked and sealed from one evaluation to the next, beside all that is done.
 
     It is timed alone: the difference of two runs would drown in their noise. One snapshot is
@@ -41,7 +41,7 @@ def guards(effort: Effort) -> Iterator[Figure]:
             "run": running(learner),
         }
         times = take_turns(things, effort)
-    yield ratio_figure("digits, from evaluation to evaluation", times, "guards", "run", target=0.01)
+    yield ratio_of("digits, from evaluation to evaluation", times, "guards", "run", target=0.01)
 
 
 def running(learner: Learner) -> Thing:

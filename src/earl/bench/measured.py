@@ -1,4 +1,4 @@
-"""Figures: measured numbers, each beside its target."""
+"""Measured numbers, each beside its target."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from earl.bench.timing import Ratio, Times
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class Measured:
     """One measured number of a row; without a target it only informs."""
 
     case: str
@@ -38,13 +38,13 @@ class Figure:
         }
 
 
-def ratio_figure(
+def ratio_of(
     case: str, times: Times, name: str, beside: str, *, target: float | None, show: bool = True
-) -> Figure:
-    """Return the ratio of two things' times as a figure; `show` their milliseconds too."""
+) -> Measured:
+    """Return the ratio of two things' times; `show` their milliseconds too."""
     ratio: Ratio = times.ratio(name, beside)
     shown = {n: 1e3 * times.median(n) for n in (name, beside)} if show else {}
-    return Figure(
+    return Measured(
         case=case,
         value=ratio.value,
         target=target,

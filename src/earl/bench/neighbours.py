@@ -11,14 +11,12 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from earl.bench.measured import Figure
+from earl.bench.measured import Measured
 from earl.bench.subjects import earl_midway, observing, on
 from earl.bench.timing import Effort, Thing, take_turns
-from earl.experiments.calm import CALM, calm_idle_threads
-from earl.experiments.estimate import estimate
-from earl.experiments.places import cores
+from earl.experiments.learners import threads_worth
+from earl.experiments.machine import CALM, calm_idle_threads, cores
 from earl.experiments.recipes import Value
-from earl.experiments.threads import threads_for
 
 SHARE = 2  # a core that two processes want does half of its work for each
 SPIN = """
@@ -46,7 +44,7 @@ DIGITS = Work("digits", (1, 16, 16), 20, {})
 WIDTH_16 = Work("cifar10", (3, 32, 32), 2, {"width": 16})
 
 
-def neighbour(effort: Effort) -> Iterator[Figure]:
+def neighbour(effort: Effort) -> Iterator[Measured]:
     """Time learning beside a process that spins on each of its cores, and without.
 
     Half of every core is then the neighbour's, so that twice the time is no loss: what counts is
@@ -65,7 +63,7 @@ def neighbour(effort: Effort) -> Iterator[Figure]:
 
 def busy_by_quiet(
     case: str, work: Work, env: Mapping[str, str], effort: Effort, *, target: float | None
-) -> Figure:
+) -> Measured:
     """Return the time beside spinning processes ÷ the time without, per share of a core."""
     with ExitStack() as open_:
         learn, threads = open_.enter_context(learning(work, env))
@@ -77,7 +75,7 @@ def busy_by_quiet(
 
         times = take_turns({"busy": busy, "quiet": learn}, effort, clock=time.perf_counter)
     ratio = times.ratio("busy", "quiet")
-    return Figure(
+    return Measured(
         case=f"{case}: beside a spinning process ÷ quiet, per core",
         value=ratio.value / SHARE,
         target=target,
@@ -156,9 +154,7 @@ def serve() -> None:
     shape = tuple(work.shape)
     assert len(shape) == 3
     experiment = on(work.dataset, "earl", **work.settings)
-    size = int(experiment.values()["batch_size"])
-    own = threads_for(size * estimate(experiment.network(shape), shape).flops)
-    torch.set_num_threads(work.threads or own)
+    torch.set_num_threads(work.threads or threads_worth(experiment, shape))
     observe = observing(earl_midway(experiment, shape), work.samples)
     observe()  # its threads are there from now on
     say(torch.get_num_threads())

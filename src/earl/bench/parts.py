@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from earl.bench.measured import Figure, ratio_figure
+from earl.bench.measured import Measured, ratio_of
 from earl.bench.subjects import (
     CIFAR,
     CLASSES,
@@ -23,21 +23,22 @@ from earl.bench.subjects import (
 from earl.bench.timing import Effort, Thing, take_turns
 from earl.data.dataset import Split
 from earl.evaluation.loop import Exam
-from earl.experiments.matching import noise_learner, random_images
+from earl.experiments.learners import learner_without_data
+from earl.experiments.matching import random_images
 from earl.learning.learner import Learner
 from earl.learning.memory import Memory
 from earl.learning.policies import greedy_balanced
 from earl.methods.earl.earl import EARL
 from earl.methods.earl.residuals import ResidualMemory
-from earl.nn.modes import evaluating
+from earl.nn.modes import eval_mode
 from earl.randomness import Randomness
 
 REPEATS = 200  # of what takes microseconds
 
 
-def augment(effort: Effort) -> Iterator[Figure]:
+def augment(effort: Effort) -> Iterator[Measured]:
     """Time the augmentation of a batch beside the bare step of ResNet-18."""
-    learner = noise_learner(on("cifar10"), CIFAR, 1)
+    learner = learner_without_data(on("cifar10"), CIFAR, 1)
     setting, randomness = learner.setting, Randomness(0)
     x, _ = random_images(setting.image_shape, CLASSES, setting.batch_size)
 
@@ -47,10 +48,10 @@ def augment(effort: Effort) -> Iterator[Figure]:
         return 10
 
     times = take_turns({"augment": batches, "bare": bare_step(learner)}, effort)
-    yield ratio_figure("B = 16 ÷ bare step, ResNet-18", times, "augment", "bare", target=0.02)
+    yield ratio_of("B = 16 ÷ bare step, ResNet-18", times, "augment", "bare", target=0.02)
 
 
-def exam(effort: Effort) -> Iterator[Figure]:
+def exam(effort: Effort) -> Iterator[Measured]:
     """Time the exam beside a forward pass of the same images, ready, in one big batch."""
     cases = {16: 200} if effort.quick else {16: 1000, 64: 250}
     for width, n in cases.items():
@@ -59,7 +60,7 @@ def exam(effort: Effort) -> Iterator[Figure]:
         asked = grading(Exam(Split(x, y)), learner)
         times = take_turns({"exam": asked, "forward": forward(network_of(learner), x)}, effort)
         case = f"÷ forward, {n:,} images, width {width}"
-        yield ratio_figure(f"exam {case}", times, "exam", "forward", target=1.10)
+        yield ratio_of(f"exam {case}", times, "exam", "forward", target=1.10)
 
 
 def grading(exam: Exam, learner: Learner) -> Thing:
@@ -78,14 +79,14 @@ def forward(network: nn.Module, x: Tensor) -> Thing:
     ready = (x / 255).to(memory_format=torch.channels_last)
 
     def run() -> float:
-        with evaluating(network), torch.inference_mode():
+        with eval_mode(network), torch.inference_mode():
             network(ready)
         return 1
 
     return run
 
 
-def correction(effort: Effort) -> Iterator[Figure]:
+def correction(effort: Effort) -> Iterator[Measured]:
     """Time residual correction beside answers without it: N = 2 000 pairs, k = 15.
 
     What it adds is timed alone: the difference of two long answers would drown in their noise.
@@ -101,7 +102,7 @@ def correction(effort: Effort) -> Iterator[Figure]:
         without, correction = answering(learner, x)
         times = take_turns({"correction": correction, "without": without}, effort)
         more = times.ratio("correction", "without")
-        yield Figure(
+        yield Measured(
             case=f"ResNet-18, 224 px, batch {batch}",
             value=1 + more.value,
             target=1.02,
@@ -126,7 +127,7 @@ def answering(learner: EARL, x: Tensor) -> tuple[Thing, Thing]:
     return answer, correct
 
 
-def short(effort: Effort) -> Iterator[Figure]:
+def short(effort: Effort) -> Iterator[Measured]:
     """Time answers while one of 500 classes is a pair short, beside answers when none is."""
     classes, d = 500, 4096
     learner = earl_midway(on("cifar100", d=d, width=16), CIFAR, classes, samples=classes)
@@ -134,7 +135,7 @@ def short(effort: Effort) -> Iterator[Figure]:
     things = {"full": asking(learner, x, d), "short": asking(learner, x, d, missing=1)}
     times = take_turns(things, effort)
     case = f"a pair short ÷ full, {classes} classes, d = {d}"
-    yield ratio_figure(case, times, "short", "full", target=1.1)
+    yield ratio_of(case, times, "short", "full", target=1.1)
 
 
 def asking(learner: EARL, x: Tensor, d: int, missing: int = 0) -> Thing:
@@ -153,15 +154,15 @@ def asking(learner: EARL, x: Tensor, d: int, missing: int = 0) -> Thing:
     return ask
 
 
-def memory(effort: Effort) -> Iterator[Figure]:
+def memory(effort: Effort) -> Iterator[Measured]:
     """Time an insert and a draw of 16 in small and large memories, of few and many classes."""
     sizes = [(1000, 10), (1000, 1000), (100_000, 10), (100_000, 1000)]
     named = {f"{n:,} images, {c:,} classes": remembering(n, c) for n, c in sizes}
     times = take_turns(named, effort)
     for case in named:
-        yield Figure(case=case, value=1e6 * times.median(case), unit="µs", target=50.0)
+        yield Measured(case=case, value=1e6 * times.median(case), unit="µs", target=50.0)
     first, *_, last = named
-    yield ratio_figure("largest ÷ smallest", times, last, first, target=1.2, show=False)
+    yield ratio_of("largest ÷ smallest", times, last, first, target=1.2, show=False)
 
 
 def remembering(n: int, classes: int) -> Thing:
@@ -190,21 +191,24 @@ def remembering(n: int, classes: int) -> Thing:
     return insert_and_draw
 
 
-def held(effort: Effort) -> Iterator[Figure]:
+def held(effort: Effort) -> Iterator[Measured]:
     """Weigh the ETF and the residual store of 100 classes, and the largest tensor ever made."""
     d, classes = 4096, 100
     experiment = on("shapes", d=d, hidden=64)
-    learner = noise_learner(experiment, (3, 8, 8), classes)
+    learner = learner_without_data(experiment, (3, 8, 8), classes)
     assert isinstance(learner, EARL) and learner.prepare is not None
     coming = arrivals(learner, classes)
     with LargestTensor() as seen:
         for _ in range(classes):
             learner.observe(*next(coming))
         learner.predict(next(coming)[0])
-        learner.frame.back(learner.prepare.m.flatten())  # every vector that may be a target
+        targets = learner.prepare.m.flatten()
+        learner.frame.preparatory_vectors(targets)  # every vector that may be a target
     size = (learner.frame.nbytes() + learner.residuals.nbytes()) / 1e6
-    yield Figure(case="ETF + residuals, 100 classes, d = 4096", value=size, unit="MB", target=25.0)
-    yield Figure(case="largest tensor ÷ (d × K)", value=seen.numbers / (d * (d + 1)), target=0.5)
+    yield Measured(
+        case="ETF + residuals, 100 classes, d = 4096", value=size, unit="MB", target=25.0
+    )
+    yield Measured(case="largest tensor ÷ (d × K)", value=seen.numbers / (d * (d + 1)), target=0.5)
 
 
 class LargestTensor(TorchDispatchMode):
@@ -222,7 +226,7 @@ class LargestTensor(TorchDispatchMode):
         return out
 
 
-def peak(effort: Effort) -> Iterator[Figure]:
+def peak(effort: Effort) -> Iterator[Measured]:
     """Compare the pace of the bare step with that of a large matrix product, in FLOPs a second."""
     n = 1024
     a, b = torch.randn(2, n, n, generator=Randomness(0).at(0, "matrices"))
@@ -233,18 +237,19 @@ def peak(effort: Effort) -> Iterator[Figure]:
         return 5 * 2 * n**3
 
     for width in (16,) if effort.quick else (16, 64):
-        learner = noise_learner(narrow(width), CIFAR, 1)
-        bare, flops = bare_step(learner), learner.setting.batch_size * learner.work.price("images")
+        learner = learner_without_data(narrow(width), CIFAR, 1)
+        bare = bare_step(learner)
+        flops = learner.setting.batch_size * learner.work.flops_per_input("images")
         things: dict[str, Thing] = {
             "product": multiply,
             "bare": lambda bare=bare, flops=flops: bare() * flops,  # type: ignore[misc]
         }
         times = take_turns(things, effort)
         ratio = times.ratio("product", "bare")
-        yield Figure(
+        yield Measured(
             case=f"bare step, width {width} ÷ matrix product",
             value=ratio.value,
             spread=(ratio.low, ratio.high),
         )
         pace = 1e-9 / times.median("product")
-        yield Figure(case=f"matrix product beside width {width}", value=pace, unit="GFLOP/s")
+        yield Measured(case=f"matrix product beside width {width}", value=pace, unit="GFLOP/s")

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 import earl
-from earl.bench.measured import Figure
-from earl.experiments.places import workers
+from earl.bench.measured import Measured
+from earl.experiments.machine import workers
 
-Measured = Sequence[tuple[str, Figure]]
+Rows = Sequence[tuple[str, Measured]]
 
 
-def summary(figures: Measured, quick: bool, seconds: float, at: str) -> dict[str, Any]:
+def summary(found: Rows, quick: bool, seconds: float, at: str) -> dict[str, Any]:
     """Return a benchmark, begun at a commit, as one JSON object."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -26,13 +26,13 @@ def summary(figures: Measured, quick: bool, seconds: float, at: str) -> dict[str
         "machine": machine(),
         "quick": quick,
         "seconds": round(seconds),
-        "ok": all(figure.ok for _, figure in figures),
-        "figures": [{"row": row, **figure.as_dict()} for row, figure in figures],
+        "ok": all(one.ok for _, one in found),
+        "figures": [{"row": row, **one.as_dict()} for row, one in found],
     }
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures depend on, and nothing that names the machine."""
+    """Return what the numbers depend on, and nothing that names the machine."""
     return {
         "cpu": processor(),
         "capability": torch.backends.cpu.get_cpu_capability(),
@@ -83,7 +83,7 @@ def history_file() -> Path | None:
 
 
 def remember(result: dict[str, Any], file: Path) -> None:
-    """Add a benchmark to the history: one line, figures by row and case."""
+    """Add a benchmark to the history: one line, numbers by row and case."""
     values = {f"{f['row']}: {f['case']}": float(f"{f['value']:.4g}") for f in result["figures"]}
     line = {k: result[k] for k in ("date", "earl", "commit", "machine", "seconds", "ok")}
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,16 +1,14 @@
 """The rows of the benchmark by name, and how they are measured."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-
-import torch
 
 from earl.bench import estimators, guards, neighbours, parts, starts, steps
-from earl.bench.measured import Figure
+from earl.bench.measured import Measured
 from earl.bench.timing import Effort
 from earl.errors import UnknownName, suggest
+from earl.experiments.machine import thread_count
 
-Measure = Callable[[Effort], Iterator[Figure]]
+Measure = Callable[[Effort], Iterator[Measured]]
 
 ROWS: Mapping[str, Measure] = {
     "step": steps.step,
@@ -29,6 +27,7 @@ ROWS: Mapping[str, Measure] = {
     "data": starts.data,
     "open": starts.opened,
     "start": starts.start,
+    "table": starts.table,
     "neighbour": neighbours.neighbour,
     "estimator": estimators.estimator,
     "saving": estimators.saving,
@@ -44,20 +43,9 @@ def choose(names: list[str]) -> dict[str, Measure]:
     return {name: measure for name, measure in ROWS.items() if not names or name in names}
 
 
-def measured(rows: Mapping[str, Measure], effort: Effort) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of the rows, each with the name of its row, on one thread."""
-    with one_thread():
+def measure_rows(rows: Mapping[str, Measure], effort: Effort) -> Iterator[tuple[str, Measured]]:
+    """Yield what is measured in the rows, each with the name of its row, on one thread."""
+    with thread_count(1):  # ratios do not depend on who else needs a core
         for name, measure in rows.items():
-            for figure in measure(effort):
-                yield name, figure
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Context in which torch works on one thread: ratios do not hang on who else needs a core."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+            for number in measure(effort):
+                yield name, number

@@ -1,5 +1,7 @@
-"""Rows about what comes before learning: preparing data, and starting the command line."""
+"""Rows about what is not learning: preparing data, starting the command line, reading results."""
 
+import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,19 +15,25 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from earl.bench.measured import Figure, ratio_figure
+from earl.bench.measured import Measured, ratio_of
 from earl.bench.timing import Effort, Thing, take_turns
 from earl.data.sets.cifar import CIFAR10, PIXELS, cifar10
 from earl.data.source import Source
-from earl.experiments.loading import facts
-from earl.experiments.places import workers
+from earl.evaluation.history import read_lines
+from earl.experiments.experiment import Experiment
+from earl.experiments.loading import facts_of_data
+from earl.experiments.machine import workers
+from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.seals import seal, summary_text
 
 PICTURES = 2000  # different ones
 RECORDS = 10_000  # in each of the six files of CIFAR-10
 NAMES = [f"class {n}" for n in range(10)]
+RUNS = 200  # in the folder of which a table is made
+RECORDS_OF_A_RUN = ("experiment.json", "summary.json")
 
 
-def data(effort: Effort) -> Iterator[Figure]:
+def data(effort: Effort) -> Iterator[Measured]:
     """Time the preparation of CIFAR-10 from parquet beside Pillow's bare decoding of its bytes.
 
     Without pyarrow there is nothing to measure.
@@ -40,15 +48,8 @@ def data(effort: Effort) -> Iterator[Figure]:
             write_parquet(root / "cifar10" / f"{split}-00000-of-00001.parquet", pictures, images)
         few = Effort(seconds=0, turns=1 if effort.quick else 3)
         things = {"bare": decoding(pictures), "prepare": preparing(root, n)}
-        times = take_turns(things, few, clock=time.perf_counter)
-    cores = workers()
-    yield Figure(
-        case=f"{n:,} JPEGs ÷ Pillow × {cores} cores",
-        value=times.ratio("bare", "prepare").value / cores,
-        target=0.8,
-        at_least=True,
-        times={name: 1e3 * times.median(name) for name in times.seconds},
-    )
+        times = take_turns(things, few)
+    yield ratio_of(f"{n:,} JPEGs, CPU time ÷ Pillow's", times, "prepare", "bare", target=2.5)
 
 
 def picture(n: int) -> bytes:
@@ -95,7 +96,7 @@ def preparing(root: Path, images: int) -> Thing:
     return prepare
 
 
-def opened(effort: Effort) -> Iterator[Figure]:
+def opened(effort: Effort) -> Iterator[Measured]:
     """Time what a run waits for at its start: a prepared CIFAR-10 is opened, every hash compared.
 
     Its records are noise, in its authors' layout; all of it comes through the real loader.
@@ -106,12 +107,12 @@ def opened(effort: Effort) -> Iterator[Figure]:
         few = Effort(seconds=0, turns=3 if effort.quick else 7)
 
         def open_all() -> float:
-            facts(cifar10(Source(root=root, cache=root / "decoded", workers=workers())))
+            facts_of_data(cifar10(Source(root=root, cache=root / "decoded", workers=workers())))
             return 1
 
         times = take_turns({"open": open_all}, few, clock=time.perf_counter)
     case = f"{6 * RECORDS:,} images of 32 px, prepared before"
-    yield Figure(case=case, value=times.median("open"), unit="s", target=2.0)
+    yield Measured(case=case, value=times.median("open"), unit="s", target=2.0)
 
 
 def write_binary(folder: Path) -> None:
@@ -126,7 +127,7 @@ def write_binary(folder: Path) -> None:
     (folder / CIFAR10.binary_names).write_text(names, encoding="utf-8")
 
 
-def start(effort: Effort) -> Iterator[Figure]:
+def start(effort: Effort) -> Iterator[Measured]:
     """Time processes that print the help and the list beside one that does nothing."""
     python = [sys.executable, "-c", "pass"]
     commands = {"earl --help": ["--help"], "earl list": ["list"]}
@@ -134,9 +135,46 @@ def start(effort: Effort) -> Iterator[Figure]:
     things["python -c pass"] = running(python)
     times = take_turns(things, effort, clock=time.perf_counter)
     for name in commands:
-        yield ratio_figure(f"{name} ÷ python -c pass", times, name, "python -c pass", target=12.0)
+        yield ratio_of(f"{name} ÷ python -c pass", times, name, "python -c pass", target=12.0)
     heavy = sum(imports_torch(words) for words in commands.values())
-    yield Figure(case="commands of these that import torch", value=heavy, unit="", target=0)
+    yield Measured(case="commands of these that import torch", value=heavy, unit="", target=0)
+
+
+def table(effort: Effort) -> Iterator[Measured]:
+    """Time `earl table` on a folder of many runs beside `earl list`, which reads nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_runs(Path(folder), RUNS)
+        words = ["table", folder]
+        things = {
+            "earl table": running([*COMMAND, *words]),
+            "earl list": running([*COMMAND, "list"]),
+        }
+        times = take_turns(things, effort, clock=time.perf_counter)
+        heavy = imports_torch(words)
+    case = f"earl table on {RUNS} runs ÷ earl list"
+    yield ratio_of(case, times, "earl table", "earl list", target=3.0)
+    yield Measured(case="earl table imports torch", value=heavy, unit="", target=0)
+
+
+def write_runs(folder: Path, count: int) -> None:
+    """Make one small run, and write its records again as those of other seeds."""
+    experiment = Experiment(
+        method="er", dataset="shapes", stream="disjoint", settings={"per_class": 10, "every": 2}
+    )
+    first = folder / "1"
+    for _ in RunDirectory(first, experiment).run(device="cpu", threads=1):
+        pass
+    record, result = (json.loads((first / name).read_bytes()) for name in RECORDS_OF_A_RUN)
+    sealed = seal(read_lines(first / "history.jsonl"))
+    result = {name: value for name, value in result.items() if name not in ("seals", "sha256")}
+    for seed in range(2, count + 1):
+        path = folder / str(seed)
+        path.mkdir()
+        record["experiment"]["seed"] = seed
+        shutil.copy(first / "history.jsonl", path)
+        texts = json.dumps(record), summary_text(result, record, sealed)
+        for name, text in zip(RECORDS_OF_A_RUN, texts, strict=True):
+            (path / name).write_text(text, encoding="utf-8")
 
 
 COMMAND = [sys.executable, "-c", "from earl.cli.app import main; main()"]

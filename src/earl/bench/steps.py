@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from earl.bench.measured import Figure, ratio_figure
+from earl.bench.measured import Measured, ratio_of
 from earl.bench.subjects import (
     CIFAR,
     bare_step,
@@ -17,7 +17,7 @@ from earl.bench.subjects import (
     updating,
 )
 from earl.bench.timing import Effort, Times, take_turns
-from earl.experiments.catalogue import METHOD_FACTS
+from earl.experiments.catalogue import METHODS
 from earl.learning.learner import Learner
 
 FAMILY = ("earl", "vanilla-etf", "earl-no-rc", "earl-no-pdt", "earl-learnable")
@@ -27,28 +27,28 @@ BARE_STEPS = 4  # of a turn beside methods that train on a block of samples at o
 SAMPLES = 50  # of a turn where a step takes next to no time
 
 
-def step(effort: Effort) -> Iterator[Figure]:
+def step(effort: Effort) -> Iterator[Measured]:
     """Time EARL's step with the paper's network, ResNet-18, and CIFAR-10's settings."""
     times = beside_bare(earl_midway(on("cifar10")), effort)
-    yield ratio_figure("ResNet-18, 32 px, B = 16", times, "observe", "bare", target=1.05)
+    yield ratio_of("ResNet-18, 32 px, B = 16", times, "observe", "bare", target=1.05)
 
 
-def small(effort: Effort) -> Iterator[Figure]:
+def small(effort: Effort) -> Iterator[Measured]:
     """Time EARL's step with the small networks that are used on CPUs."""
     for width in (16,) if effort.quick else (16, 20):
         times = beside_bare(earl_midway(narrow(width)), effort)
         case = f"width {width}, 32 px, B = 16"
-        yield ratio_figure(case, times, "observe", "bare", target=1.15)
+        yield ratio_of(case, times, "observe", "bare", target=1.15)
     times = beside_bare(earl_midway(on("digits"), (1, 16, 16)), effort, samples=10)
-    yield ratio_figure("digits, 16 px, B = 16", times, "observe", "bare", target=1.3)
+    yield ratio_of("digits, 16 px, B = 16", times, "observe", "bare", target=1.3)
 
 
-def tiny(effort: Effort) -> Iterator[Figure]:
+def tiny(effort: Effort) -> Iterator[Measured]:
     """Time what EARL's step costs beyond a network that costs next to nothing."""
     learner = tiny_earl(on("cifar10"), CIFAR)
     observing(learner, 100)()
     times = beside_bare(learner, effort, samples=10)
-    yield Figure(
+    yield Measured(
         case="observe − bare",
         value=1e3 * times.difference("observe", "bare"),
         unit="ms",
@@ -56,7 +56,7 @@ def tiny(effort: Effort) -> Iterator[Figure]:
         times={name: 1e3 * times.median(name) for name in times.seconds},
     )
     more = times.ratio("observe", "bare").value - 1
-    yield Figure(case="(observe − bare) ÷ bare", value=more, target=3.0)
+    yield Measured(case="(observe − bare) ÷ bare", value=more, target=3.0)
 
 
 def beside_bare(learner: Learner, effort: Effort, samples: int = 1) -> Times:
@@ -69,24 +69,24 @@ def beside_bare(learner: Learner, effort: Effort, samples: int = 1) -> Times:
     return take_turns({"observe": observing(learner, samples), "bare": bare_steps}, effort)
 
 
-def methods(effort: Effort) -> Iterator[Figure]:
+def methods(effort: Effort) -> Iterator[Measured]:
     """Time the updates of other methods beside what their FLOPs would cost at the bare pace."""
     er = midway(on("cifar10", "er", width=16))
-    bare, flops = bare_step(er), er.setting.batch_size * er.work.price("images")
+    bare, flops = bare_step(er), er.setting.batch_size * er.work.flops_per_input("images")
 
     def bare_steps() -> float:
         return flops * sum(bare() for _ in range(BARE_STEPS))
 
     effort = replace(effort, seconds=effort.seconds / 2)  # they are many
-    for name in QUICKLY if effort.quick else METHOD_FACTS:
+    for name in QUICKLY if effort.quick else METHODS.names():
         if name in FAMILY:
             continue
         update = updating(midway(on("cifar10", name, width=16)))
         times = take_turns({name: update, "bare": bare_steps}, effort)
-        yield ratio_figure(name, times, name, "bare", target=1.15, show=False)
+        yield ratio_of(name, times, name, "bare", target=1.15, show=False)
 
 
-def classes(effort: Effort) -> Iterator[Figure]:
+def classes(effort: Effort) -> Iterator[Measured]:
     """Time EARL's step with 1 000 classes beside that with 10."""
     experiment = on("cifar10", d=4096, width=16, memory_size=1000)
     things = {
@@ -95,10 +95,10 @@ def classes(effort: Effort) -> Iterator[Figure]:
     }
     times = take_turns(things, effort)
     case = "1 000 classes ÷ 10, d = 4096, width 16"
-    yield ratio_figure(case, times, "1000 classes", "10 classes", target=1.05)
+    yield ratio_of(case, times, "1000 classes", "10 classes", target=1.05)
 
 
-def stream(effort: Effort) -> Iterator[Figure]:
+def stream(effort: Effort) -> Iterator[Measured]:
     """Time the end of a long stream beside its beginning, and see what memory has grown.
 
     One in ten samples is trained on. Begin and end would not meet on the clock, so a second learner
@@ -113,9 +113,9 @@ def stream(effort: Effort) -> Iterator[Figure]:
     grown = resident() - before
     things = {"last": observing(old, SAMPLES), "first": observing(young, SAMPLES)}
     times = take_turns(things, effort)
-    yield ratio_figure(f"last ÷ first 1 % of {total:,}", times, "last", "first", target=1.05)
+    yield ratio_of(f"last ÷ first 1 % of {total:,}", times, "last", "first", target=1.05)
     if before:
-        yield Figure(case="resident memory", value=grown / 1e6, unit="MB", target=10.0)
+        yield Measured(case="resident memory", value=grown / 1e6, unit="MB", target=10.0)
 
 
 def resident() -> int:

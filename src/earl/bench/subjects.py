@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from earl.bench.timing import Thing
 from earl.experiments.catalogue import METHODS
 from earl.experiments.experiment import Experiment
-from earl.experiments.matching import fed, noise_learner, random_images
+from earl.experiments.learners import learner_without_data
+from earl.experiments.matching import random_images, warmed_up
 from earl.experiments.recipes import Value
 from earl.learning.learner import Learner
 from earl.methods.earl.earl import EARL
@@ -41,7 +42,7 @@ def midway(
     samples: int = MEMORY_FULL,
 ) -> Learner:
     """Return a learner in the middle of a stream: classes and a task seen, the memory full."""
-    return fed(experiment, shape, classes, tasks=2, at_least=samples)
+    return warmed_up(experiment, shape, classes, tasks=2, at_least=samples)
 
 
 def earl_midway(
@@ -51,20 +52,22 @@ def earl_midway(
     samples: int = MEMORY_FULL,
 ) -> EARL:
     """Return EARL as `midway` does, at once: its parts are told of the samples, nothing trains."""
-    learner = noise_learner(experiment, shape, samples)
+    learner = learner_without_data(experiment, shape, samples)
     assert isinstance(learner, EARL) and learner.prepare is not None
     x, y = random_images(shape, classes, samples)
     y = learner.classes.index(y)
     learner.residuals.extend(classes)
     learner.prepare.assign(classes)
     learner.memory.add(Randomness(0).at(0, "insert"), x=x, y=y)
-    learner.frame.back(learner.prepare.m.flatten())  # vectors are made once, before this moment
+    learner.frame.preparatory_vectors(
+        learner.prepare.m.flatten()
+    )  # vectors are made once, before this moment
     return learner
 
 
 def tiny_earl(experiment: Experiment, shape: tuple[int, int, int]) -> Learner:
     """Return EARL on two convolutions: next to nothing but what the method itself costs."""
-    setting = noise_learner(experiment, shape, SAMPLES).setting
+    setting = learner_without_data(experiment, shape, SAMPLES).setting
     backbone = build(lambda: two_convolutions(shape[0]), Randomness(1).at(0, "backbone"))
     return METHODS["earl"](backbone, setting, d=64, hidden=64)
 

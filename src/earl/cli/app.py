@@ -28,7 +28,7 @@ from earl.cli.options import Json, LazyHelpGroup, Out, Seed
 from earl.cli.run import print_results, result, show_progress
 from earl.cli.text import print_json, say
 from earl.errors import InvalidSetting
-from earl.experiments.calm import calm_idle_threads
+from earl.experiments.machine import calm_idle_threads
 
 app = typer.Typer(
     cls=LazyHelpGroup,

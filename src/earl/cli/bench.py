@@ -13,7 +13,7 @@ from earl.cli.text import print_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from earl.bench.measured import Figure
+    from earl.bench.measured import Measured
     from earl.bench.rows import Measure
     from earl.bench.timing import Effort
 
@@ -35,7 +35,7 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure what learning and asking cost beside the bare network."""
-    from earl.experiments.allocator import keep_freed_memory
+    from earl.experiments.machine import keep_freed_memory
 
     keep_freed_memory()  # as runs do
     if profile:
@@ -47,34 +47,34 @@ def bench(
 
     rows = choose(only or [])
     began, at = time.monotonic(), commit()  # now: files may change while it runs
-    figures = follow(rows, QUICK if quick else FULL)
-    result = summary(figures, quick, time.monotonic() - began, at)
+    found = follow(rows, QUICK if quick else FULL)
+    result = summary(found, quick, time.monotonic() - began, at)
     file = history or history_file()
     if file is not None and not quick and not only:
         remember(result, file)
     if as_json:
         print_json(result)
     else:
-        print_figures(figures, quick)
+        print_measured(found, quick)
     if check and not result["ok"]:
         raise typer.Exit(1)
 
 
-def follow(rows: "Mapping[str, Measure]", effort: "Effort") -> "list[tuple[str, Figure]]":
+def follow(rows: "Mapping[str, Measure]", effort: "Effort") -> "list[tuple[str, Measured]]":
     """Measure the rows, and show on stderr what is being measured."""
-    from earl.bench.rows import measured
+    from earl.bench.rows import measure_rows
 
-    figures = []
+    found: list[tuple[str, Measured]] = []
     for name, measure in rows.items():
         began = time.monotonic()
-        figures += list(measured({name: measure}, effort))
+        found += list(measure_rows({name: measure}, effort))
         sys.stderr.write(f"measured {name} in {time.monotonic() - began:.0f} s\n")
         sys.stderr.flush()
-    return figures
+    return found
 
 
-def print_figures(figures: "list[tuple[str, Figure]]", quick: bool) -> None:
-    """Print figures beside their targets."""
+def print_measured(found: "list[tuple[str, Measured]]", quick: bool) -> None:
+    """Print what was measured beside its targets."""
     from rich.console import Console
     from rich.table import Table
 
@@ -84,25 +84,25 @@ def print_figures(figures: "list[tuple[str, Figure]]", quick: bool) -> None:
     for name in ("value", "quartiles", "target"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
-    for row, figure in figures:
-        low, high = figure.spread or (None, None)
+    for row, one in found:
+        low, high = one.spread or (None, None)
         table.add_row(
             row,
-            figure.case,
-            f"{number(figure.value)} {figure.unit}".strip(),
+            one.case,
+            f"{number(one.value)} {one.unit}".strip(),
             "" if low is None or high is None else f"{number(low)}–{number(high)}",
-            target(figure),
-            "" if figure.target is None else "ok" if figure.ok else "MISSED",
+            target(one),
+            "" if one.target is None else "ok" if one.ok else "MISSED",
         )
     if quick:
         table.caption = "A quick run: few turns, so take a full one before you believe a miss."
     Console(highlight=False).print(table)
 
 
-def target(figure: "Figure") -> str:
-    if figure.target is None:
+def target(one: "Measured") -> str:
+    if one.target is None:
         return "–"
-    return f"{'≥' if figure.at_least else '≤'} {figure.target:g} {figure.unit}".strip()
+    return f"{'≥' if one.at_least else '≤'} {one.target:g} {one.unit}".strip()
 
 
 def number(value: float) -> str:
@@ -118,9 +118,9 @@ def print_profiles(as_json: bool) -> None:
     from rich.table import Table
 
     from earl.bench.profile import profiles
-    from earl.bench.rows import one_thread
+    from earl.experiments.machine import thread_count
 
-    with one_thread():
+    with thread_count(1):
         found = profiles()
     if as_json:
         print_json({p.case: dict(p.parts) for p in found})

@@ -29,12 +29,7 @@ def info(
     from earl.experiments.datainfo import describe
     from earl.experiments.places import Places
 
-    facts = describe(name, Places.find(data_root, cache_root))
-    if as_json:
-        print_json(facts)
-        return
-    for key, value in facts.items():
-        say(f"  {key:<10} {value if not isinstance(value, dict) else listed(value)}")
+    print_description(describe(name, Places.find(data_root, cache_root)), as_json)
 
 
 @app.command()
@@ -47,23 +42,18 @@ def prepare(
     as_json: Json = False,
 ) -> None:
     """Decode or check every image once, so that runs start at once; name the broken ones."""
-    from earl.experiments.experiment import load_data
-    from earl.experiments.loading import DataOptions
+    from earl.experiments.loading import DataOptions, load_data
     from earl.experiments.options import Options
     from earl.experiments.places import Places
 
     options = Options({"data": DataOptions})
-    given = options.read(parse_settings(settings or []) | short(None, None, skip_broken))
+    given = options.read(parse_settings(settings or []) | flag_settings(None, None, skip_broken))
     chosen = DataOptions(**options.of("data", given))
     places, start = Places.find(data_root, cache_root), time.monotonic()
     with progress_bar(name) as progress:
         dataset = load_data(name, chosen, places, progress)
-    facts = summary(dataset) | {"seconds": round(time.monotonic() - start, 1)}
-    if as_json:
-        print_json(facts)
-        return
-    for key, value in facts.items():
-        say(f"  {key:<10} {value if not isinstance(value, list) else '; '.join(value) or 'none'}")
+    seconds = round(time.monotonic() - start, 1)
+    print_description(summary(dataset) | {"seconds": seconds}, as_json)
 
 
 @app.command()
@@ -84,7 +74,7 @@ def download(name: Name, data_root: DataRoot = None, as_json: Json = False) -> N
     say(f"Next: earl data prepare {name}" + (f" --data-root {data_root}" if data_root else ""))
 
 
-def short(
+def flag_settings(
     limit: int | None, per_class: int | None, skip_broken: bool
 ) -> "dict[str, bool | int | float | str]":
     """Return the settings that have options of their own."""
@@ -112,8 +102,20 @@ def summary(dataset: "Dataset") -> dict[str, Any]:
     }
 
 
-def listed(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+def print_description(about: dict[str, Any], as_json: bool) -> None:
+    """Print what is known of a data set: a line each."""
+    if as_json:
+        print_json(about)
+        return
+    for name, value in about.items():
+        say(f"  {name:<10} {in_words(value)}")
+
+
+def in_words(value: Any) -> Any:
+    """Return a list, or settings by name, as a text of one line."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    return ("; ".join(value) or "none") if isinstance(value, list) else value
 
 
 @contextmanager

@@ -12,9 +12,9 @@ import torch
 
 import earl
 from earl.errors import EarlError
-from earl.experiments.experiment import Experiment, best_device
+from earl.experiments.experiment import Experiment
+from earl.experiments.machine import best_device, thread_count
 from earl.experiments.runs.directory import RunDirectory
-from earl.experiments.threads import thread_count
 from earl.nn.etf import SimplexETF
 from earl.nn.onednn import about_bfloat16, limit
 from earl.storage.state import digest

@@ -9,7 +9,7 @@ import typer
 from earl.cli.options import Json, LazyHelpGroup
 from earl.cli.text import say
 from earl.experiments import catalogue
-from earl.experiments.recipes import SHAPES, recipe
+from earl.experiments.recipes import recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,7 +103,7 @@ def method_lines() -> "Iterator[str]":
     form = "{:<15} {:<16} {:<5} {:<16} {:>7}  {}"
     yield form.format("name", "paper", "tasks", "stores", "compute", "in a few words")
     for entry in catalogue.METHODS:
-        facts = catalogue.METHOD_FACTS.get(entry.name)
+        facts = entry.facts
         known = ("–", "–", "–", "–")
         if facts is not None:
             boundaries = "told" if facts.boundaries else "no"
@@ -118,10 +118,13 @@ def print_costs(dataset: str, methods: list[str], as_json: bool) -> None:
     """Print what each method costs on images like those of a data set."""
     from rich.console import Console
 
-    from earl.experiments.experiment import Experiment, load_data
+    from earl.experiments.experiment import Experiment
+    from earl.experiments.loading import load_data
     from earl.experiments.matching import cost_of
+    from earl.experiments.names import Name
 
-    shape, classes = SHAPES.get(dataset, (None, 0))
+    facts = catalogue.DATASETS.entry(Name.read(dataset).kind).facts
+    shape, classes = facts.image_shape, facts.classes
     if shape is None:
         data = load_data(dataset)
         shape, classes = data.image_shape, len(data.class_names)

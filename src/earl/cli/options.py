@@ -41,6 +41,15 @@ Settings = Annotated[
 ]
 
 # How runs are made
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="Import a module of your own that registers a method, data set, stream, metric or "
+        "probe; may be repeated.",
+    ),
+]
 MethodName = Annotated[str, typer.Option(help="See: earl list methods")]
 Seed = Annotated[int, typer.Option(help="Stream, network and draws follow from it.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]

@@ -23,14 +23,14 @@ from earl.cli.text import complain, print_json, put, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from earl.experiments.runs.records import Run
+    from earl.experiments.runs.records import RunRecord
     from earl.report.tables import Table
 
 DAMAGED = 65  # the exit code where a snapshot, or a run, is not what was written
 UNSEALED = "have no seals, as in earlier versions: damage to them would go unseen"
 
 
-def chosen(folders: list[Path], where: list[str] | None) -> "list[Run]":
+def chosen(folders: list[Path], where: list[str] | None) -> "list[RunRecord]":
     """Return the runs in the folders that fit; DamagedRun if none of them can be believed."""
     from earl.errors import DamagedRun
     from earl.experiments.runs.records import choose_runs, find_runs
@@ -42,7 +42,7 @@ def chosen(folders: list[Path], where: list[str] | None) -> "list[Run]":
     return runs
 
 
-def settle(runs: "Sequence[Run]") -> None:
+def settle(runs: "Sequence[RunRecord]") -> None:
     """Say which runs could not be checked, or were left out as damaged: that is exit code 65."""
     old = sum(not run.sealed for run in runs)
     if old:

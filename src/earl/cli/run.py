@@ -1,16 +1,16 @@
 """The commands `earl run` and `earl resume`, and how a run is followed and its result printed."""
 
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from earl.cli import data as cli_data
-from earl.cli import tensorboard as cli_tensorboard
 from earl.cli.options import (
     CacheRoot,
     DataRoot,
+    Imports,
     Json,
     Limit,
     Out,
@@ -23,6 +23,7 @@ from earl.cli.options import (
     TensorBoardDir,
     Threads,
 )
+from earl.cli.tensorboard import mirrored, tensorboard_folder
 from earl.cli.text import complain, page, parse_settings, print_json, say
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from earl.data.dataset import Dataset
     from earl.evaluation.loop import Moment
     from earl.experiments.runs.directory import RunDirectory
-    from earl.nn.ranks import Ranks
+    from earl.nn.ranks import Alone
 
 
 def run(
@@ -56,6 +57,7 @@ def run(
     skip_broken: SkipBroken = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     threads: Threads = None,
+    imports: Imports = None,
     snapshot_seconds: SnapshotSeconds = 30.0,
     rank_timeout: RankTimeout = 60.0,
     tensorboard: TensorBoard = False,
@@ -64,28 +66,34 @@ def run(
 ) -> None:
     """Run a method on a stream, or go on with a run that was stopped."""
     from earl.experiments.experiment import Experiment
+    from earl.experiments.imports import import_modules
     from earl.experiments.runs.directory import RunDirectory
 
+    import_modules(imports or ())
     experiment = Experiment(
         method=method,
         dataset=dataset,
         stream=stream,
         seed=seed,
-        settings=parse_settings(settings or []) | cli_data.short(limit, per_class, skip_broken),
+        settings=parse_settings(settings or [])
+        | cli_data.flag_settings(limit, per_class, skip_broken),
         probes=tuple(probe or ()),
         match=match,  # type: ignore[arg-type]  # checked there
         to=to,
     )
-    directory = RunDirectory(out / experiment.path(), experiment)
-    carry_out(
+    directory = RunDirectory(out / experiment.path(), experiment, imports or ())
+    run_and_print(
         directory,
-        (data_root, cache_root),
+        Following(
+            data_root=data_root,
+            cache_root=cache_root,
+            device=device,
+            threads=threads,
+            snapshot_seconds=snapshot_seconds,
+            rank_timeout=rank_timeout,
+            tensorboard=tensorboard_folder(directory, tensorboard, tensorboard_dir),
+        ),
         as_json,
-        device=device,
-        threads=threads,
-        seconds=snapshot_seconds,
-        rank_timeout=rank_timeout,
-        board=cli_tensorboard.tensorboard_folder(directory, tensorboard, tensorboard_dir),
     )
 
 
@@ -93,6 +101,7 @@ def resume(
     directory: Annotated[Path, typer.Argument(help="A run directory.")],
     data_root: DataRoot = None,
     cache_root: CacheRoot = None,
+    imports: Imports = None,
     snapshot_seconds: SnapshotSeconds = 30.0,
     rank_timeout: RankTimeout = 60.0,
     tensorboard: TensorBoard = False,
@@ -103,62 +112,58 @@ def resume(
 
     Bit for bit, also after it was killed.
     """
+    from earl.experiments.imports import import_modules
     from earl.experiments.runs.directory import RunDirectory
 
+    import_modules(imports or ())
     opened = RunDirectory(directory)
-    carry_out(
+    run_and_print(
         opened,
-        (data_root, cache_root),
+        Following(
+            data_root=data_root,
+            cache_root=cache_root,
+            snapshot_seconds=snapshot_seconds,
+            rank_timeout=rank_timeout,
+            tensorboard=tensorboard_folder(opened, tensorboard, tensorboard_dir),
+        ),
         as_json,
-        seconds=snapshot_seconds,
-        rank_timeout=rank_timeout,
-        board=cli_tensorboard.tensorboard_folder(opened, tensorboard, tensorboard_dir),
     )
 
 
-def load_data(
-    directory: "RunDirectory", data_root: Path | None, cache_root: Path | None
-) -> "Dataset | None":
-    """Load the data of a run that has not ended, and show it if they have to be prepared."""
-    if directory.summary is not None:
-        return None
-    with cli_data.progress_bar(directory.experiment.dataset) as progress:
-        return directory.load(data_root, cache_root, progress)
+@dataclass(frozen=True, kw_only=True)
+class Following:
+    """How a run is carried out and followed; no result depends on it."""
+
+    data_root: Path | None
+    cache_root: Path | None
+    snapshot_seconds: float
+    rank_timeout: float
+    tensorboard: Path | None
+    device: str = "auto"
+    threads: int | None = None
 
 
-def carry_out(
-    directory: "RunDirectory",
-    places: tuple[Path | None, Path | None],
-    as_json: bool,
-    *,
-    seconds: float,
-    rank_timeout: float,
-    device: str = "auto",
-    threads: int | None = None,
-    board: Path | None = None,
-) -> None:
+def run_and_print(directory: "RunDirectory", how: Following, as_json: bool) -> None:
     """Run to the end, alone or with the other ranks of torchrun, then print the result."""
-    from earl.experiments.allocator import keep_freed_memory
-    from earl.experiments.experiment import usable_device
-    from earl.experiments.places import check_threads
     from earl.experiments.runs.progress_note import noted
-    from earl.experiments.torchrun import carry_on, join, losses_explained
+    from earl.experiments.torchrun import explain_lost_rank, join
 
-    keep_freed_memory()
-    prepare_precision(directory, device)
-    if directory.summary is None:  # before data are prepared
-        usable_device(device)
-        check_threads(threads or 1)
-    with losses_explained():
-        ranks = join(device, rank_timeout)
-        load = partial(load_data, directory, *places)
-        dataset = load() if ranks is None else ranks.one_by_one(load)
-        moments = carry_on(directory, dataset, ranks, device, threads, seconds)
-        if ranks is None or ranks.first:
-            moments = cli_tensorboard.mirrored(directory, moments, board)
+    if directory.summary is None:
+        refuse_at_once(directory, how)
+    with explain_lost_rank():
+        ranks = join(how.device, how.rank_timeout)
+        moments = directory.run(
+            device=how.device,
+            threads=how.threads,
+            snapshot_seconds=how.snapshot_seconds,
+            dataset=ranks.one_by_one(lambda: load_data(directory, how)),
+            ranks=ranks,
+        )
+        if ranks.first:
+            moments = mirrored(directory, moments, how.tensorboard)
             moments = noted(moments, directory.path)
         show_progress(moments, directory.experiment.method, directory.path, ranks)
-    if ranks is not None and not ranks.first:
+    if not ranks.first:
         return
     for note in directory.notes:
         complain(f"note: {note}")
@@ -169,38 +174,47 @@ def carry_out(
         say(f"\n{directory.path}")
 
 
-def prepare_precision(directory: "RunDirectory", device: str) -> None:
-    """Let oneDNN, which nothing has used yet in this process, take the precision of a run.
-
-    A CPU that does not take it at all is refused here, before any data are looked for.
-    """
+def refuse_at_once(directory: "RunDirectory", how: Following) -> None:
+    """Raise if this machine cannot carry out a run; before any data are looked for."""
+    from earl.experiments.machine import check_threads, keep_freed_memory, usable_device
+    from earl.experiments.places import check_writable
     from earl.nn.onednn import limit_for_bfloat16, require_bfloat16
     from earl.nn.precision import takes_bfloat16_on_cpu
 
-    if directory.summary is None and takes_bfloat16_on_cpu(
-        directory.precision, directory.device(device)
-    ):
+    keep_freed_memory()
+    # Nothing has used oneDNN yet in this process, so that it can still be limited.
+    if takes_bfloat16_on_cpu(directory.precision, directory.device(how.device)):
         directory.notes += limit_for_bfloat16()
         require_bfloat16()
+    usable_device(how.device)
+    check_threads(how.threads or 1)
+    check_writable(directory.path)
+
+
+def load_data(directory: "RunDirectory", how: Following) -> "Dataset | None":
+    """Load the data of a run that has not ended, and show it if they have to be prepared."""
+    if directory.summary is not None:
+        return None
+    with cli_data.progress_bar(directory.experiment.dataset) as progress:
+        return directory.load(how.data_root, how.cache_root, progress)
 
 
 def show_progress(
-    moments: "Generator[Moment]", name: str, path: Path, ranks: "Ranks | None" = None
+    moments: "Generator[Moment]", name: str, path: Path, ranks: "Alone | None" = None
 ) -> None:
     """Follow a run on stderr; when a signal stops it, say how to go on and exit."""
     from rich.console import Console
 
     from earl.cli.progress import Stopped, follow
+    from earl.nn.ranks import ALONE
 
+    ranks = ranks or ALONE
+    console = Console(stderr=True, quiet=not ranks.first)
     try:
-        if ranks is None:
-            follow(moments, name=name, console=Console(stderr=True))
-        else:
-            console = Console(stderr=True, quiet=not ranks.first)
-            follow(moments, name=name, console=console, agree=ranks.largest)
+        follow(moments, name=name, console=console, agree=ranks.largest)
     except Stopped as stopped:
         again = f"earl resume {path}" if (path / "experiment.json").exists() else "earl demo"
-        if ranks is None or ranks.first:
+        if ranks.first:
             complain(f"Stopped and saved. Go on with: {again}")
         raise typer.Exit(128 + stopped.number) from None
 

@@ -47,11 +47,11 @@ def make_file(
     recipe = make(setup, name, data, seed=seed, settings=given, embed=embed)
     path = writable(out or Path(f"{name}-{setup}-seed-{seed}.json"))
     recipe.write(path)
-    facts = describe(recipe.schedule(name, data), data)
+    about = describe(recipe.schedule(name, data), data)
     if as_json:
-        print_json({"file": str(path), "sha256": recipe.sha256, **facts})
+        print_json({"file": str(path), "sha256": recipe.sha256, **about})
         return
-    print_facts(facts)
+    print_description(about)
     say(f"\n{path}\nNext: earl run --method earl --dataset {dataset} --stream file:{path}")
 
 
@@ -70,16 +70,16 @@ def show_stream(
     """Print what a stream is like; with -o, draw which class arrives when."""
     given = gather(settings, sigma, tasks)
     name, title, data, schedule = find(stream, dataset, seed, given, data_root)
-    facts = describe(schedule, data)
+    about = describe(schedule, data)
     if out is not None:
         draw(data, schedule, title, writable(out))
     for note in schedule.notes:
         complain(f"note: {note}")
     if as_json:
-        print_json({"dataset": name, **facts} | ({"picture": str(out)} if out else {}))
+        print_json({"dataset": name, **about} | ({"picture": str(out)} if out else {}))
         return
     say(title)
-    print_facts(facts)
+    print_description(about)
     if out is not None:
         say(f"\n{out}")
 
@@ -115,8 +115,8 @@ def load(
     dataset: str | None, given: "dict[str, Value]", data_root: Path | None
 ) -> "tuple[str, Dataset]":
     """Return a short name and a data set; its options are taken out of the given ones."""
-    from earl.experiments.experiment import load_data
-    from earl.experiments.loading import DataOptions, Name
+    from earl.experiments.loading import DataOptions, load_data
+    from earl.experiments.names import Name, dataset_label
     from earl.experiments.options import Options
     from earl.experiments.places import Places
     from earl.experiments.recipes import recipe
@@ -127,15 +127,15 @@ def load(
     own = {n: given.pop(n) for n in list(given) if n in options.names()}
     values: dict[str, Any] = options.complete(recipe(str(name)), own)
     data = load_data(str(name), DataOptions(**values), Places.find(data_root))
-    return name.folder(), data
+    return dataset_label(str(name)), data
 
 
 def gather(
     settings: list[str] | None, sigma: float | None, tasks: int | None
 ) -> "dict[str, Value]":
     """Return the options of a setup from --set and its short forms."""
-    short = {"sigma": sigma, "tasks": tasks}
-    return parse_settings(settings or []) | {n: v for n, v in short.items() if v is not None}
+    given = {"sigma": sigma, "tasks": tasks}
+    return parse_settings(settings or []) | {n: v for n, v in given.items() if v is not None}
 
 
 def describe(schedule: "Schedule", data: "Dataset") -> dict[str, Any]:
@@ -154,14 +154,14 @@ def describe(schedule: "Schedule", data: "Dataset") -> dict[str, Any]:
     }
 
 
-def print_facts(facts: dict[str, Any]) -> None:
-    left_out = facts["samples_left_out"]
-    ends = ", ".join(f"{end:,}" for end in facts["boundaries"][:20])
-    more = ", …" if len(facts["boundaries"]) > 20 else ""
-    kind = " (artificial)" if facts["artificial"] and ends else ""
-    say(f"  samples       {facts['samples']:,}" + (f", {left_out:,} left out" if left_out else ""))
-    say(f"  classes       {facts['classes']}")
-    say("  classes seen  " + ", ".join(f"{n} at {s}" for s, n in facts["classes_seen"].items()))
+def print_description(about: dict[str, Any]) -> None:
+    left_out = about["samples_left_out"]
+    ends = ", ".join(f"{end:,}" for end in about["boundaries"][:20])
+    more = ", …" if len(about["boundaries"]) > 20 else ""
+    kind = " (artificial)" if about["artificial"] and ends else ""
+    say(f"  samples       {about['samples']:,}" + (f", {left_out:,} left out" if left_out else ""))
+    say(f"  classes       {about['classes']}")
+    say("  classes seen  " + ", ".join(f"{n} at {s}" for s, n in about["classes_seen"].items()))
     say(f"  boundaries    {ends or 'none'}{more}{kind}")
 
 

@@ -15,6 +15,7 @@ from earl.cli.options import (
     DataRoot,
     Device,
     DryRun,
+    Imports,
     Json,
     Match,
     MatchTo,
@@ -56,6 +57,7 @@ def sweep(
     data_root: DataRoot = None,
     cache_root: CacheRoot = None,
     snapshot_seconds: SnapshotSeconds = 30.0,
+    imports: Imports = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -63,9 +65,11 @@ def sweep(
 
     What is finished is skipped, what was stopped goes on.
     """
+    from earl.experiments.imports import import_modules
     from earl.experiments.sweeps.sweep import survey, sweep
     from earl.experiments.sweeps.sweepfile import SweepFile, find
 
+    import_modules(imports or ())
     plan = SweepFile.open(find(file))
     experiments = plan.experiments
     if match or to:
@@ -82,6 +86,7 @@ def sweep(
             data_root=data_root,
             cache_root=cache_root,
             snapshot_seconds=snapshot_seconds,
+            imports=imports or (),
         )
         runs = show(snapshots, plan.title)
     print_end(runs, as_json)

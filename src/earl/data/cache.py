@@ -1,4 +1,4 @@
-"""The cache: data sets that were prepared once, each in a folder that is whole or not there.
+"""The cache: data sets that were prepared once, each in a folder that is complete or missing.
 
 manifest.json      where it came from, class names, mean and std, how many images, which were
                    broken, and the hashes of all files (`seals`)
@@ -21,19 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from earl.data import decode as images
 from earl.data import seals
-from earl.data.dataset import Dataset
-from earl.data.decoders import Pool
-from earl.data.measure import fitting_size, mean_and_std
-from earl.data.prepare import (
-    LARGEST_DECODED,
-    Broken,
-    check_split,
-    decode_split,
-    processes,
-    store_encoded,
-)
+from earl.data.dataset import Dataset, Images
+from earl.data.parts import EncodedPart
+from earl.data.prepare import Broken, write_split
 from earl.data.prepared import SPLITS, content_of, images_of, read
 from earl.data.source import Contents, Found, Listing, Source
 from earl.errors import BrokenImage, DataNotFound, EarlError
@@ -44,6 +38,7 @@ from earl.storage.reading import read_bounded
 FORMAT = 2
 STALE = 24 * 3600  # seconds after which an unfinished folder is garbage
 NAMED = 5  # broken images that an error names
+SAMPLE = 2000  # training images from which mean and std are computed
 DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError, EarlError)
 
 
@@ -64,12 +59,12 @@ def open_dataset(
             return dataset
     except FileNotFoundError as error:
         damage = f"{Path(error.filename).name} is missing" if entry.exists() else ""
-    except DAMAGED as error:  # it is only a cache
+    except DAMAGED as error:  # it can be prepared again
         damage = str(error)
     remove(entry)
     build(entry, found, source, source.image_size or size)
     try:
-        dataset = read(entry, found, source, mean, std, check=False)  # it was hashed just now
+        dataset = read(entry, found, source, mean, std, check=False)  # it has just been hashed
     except DAMAGED as error:
         raise EarlError(
             f"{entry} does not keep what is written ({error}); pass another --cache-root"
@@ -80,8 +75,8 @@ def open_dataset(
 
 def entry_path(found: Found, source: Source, size: int = 0) -> Path:
     """Return the folder of the cache for a data set as it is now."""
-    facts = (FORMAT, found.layout, source.image_size or size, found.fingerprint())
-    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    identity = (FORMAT, found.layout, source.image_size or size, found.fingerprint())
+    key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
     return source.cache / f"{found.name}-{key[:16]}"
 
 
@@ -95,7 +90,7 @@ def read_manifest(entry: Path) -> dict[str, Any] | None:
 
 
 def build(entry: Path, found: Found, source: Source, size: int) -> None:
-    """Prepare a data set in a folder beside the final one, then give it its name."""
+    """Prepare a data set in a temporary folder, then rename the folder."""
     contents = found.contents()
     check_classes(contents, found)
     size = size or fitting_size(contents.train)
@@ -106,10 +101,7 @@ def build(entry: Path, found: Found, source: Source, size: int) -> None:
     folder = source.cache / f".tmp-{entry.name}-{secrets.token_hex(4)}"
     folder.mkdir()
     try:
-        with processes(contents, size, source) as pool:
-            broken = {
-                s: write_split(folder, s, getattr(contents, s), size, source, pool) for s in SPLITS
-            }
+        broken = {s: write_split(folder, s, getattr(contents, s), size, source) for s in SPLITS}
         check_broken(broken, contents, source)
         manifest = describe(folder, found, contents, size, broken, source)
         write_file(folder / "manifest.json", seals.write_manifest(manifest))
@@ -127,7 +119,7 @@ def build(entry: Path, found: Found, source: Source, size: int) -> None:
 
 
 def check_classes(contents: Contents, found: Found) -> None:
-    """Stop where there is nothing to tell apart: every answer would be right."""
+    """Stop if there is only one class: every answer would be right."""
     taught = np.unique(contents.train.labels)
     if len(taught) < 2:
         raise DataNotFound(
@@ -146,54 +138,6 @@ def remove_outdated(entry: Path, manifest: dict[str, Any]) -> None:
         same = isinstance(old, dict) and other != entry
         if same and all(old.get(k) == manifest[k] for k in ("source", "layout", "image")):
             remove(other)
-
-
-def write_split(
-    folder: Path, split: str, listing: Listing, size: int, source: Source, pool: Pool | None
-) -> list[Broken]:
-    """Write all that there is to know about a split; return the images that were left out."""
-    images_file = folder / f"{split}.images.npy"
-    if size <= LARGEST_DECODED:
-        broken = decode_split(listing, size, images_file, source, pool)
-    elif listing.files:
-        hashes, broken = check_split(listing, source)
-    else:
-        blob, offsets = folder / f"{split}.blob", folder / f"{split}.offsets.npy"
-        hashes, broken = store_encoded(listing, blob, offsets, source)
-    keep = np.ones(len(listing), dtype=bool)
-    keep[[b.row for b in broken]] = False
-    if size > LARGEST_DECODED:
-        np.save(folder / f"{split}.hashes.npy", hashes[keep])
-    if broken and images_file.exists():
-        drop_rows(images_file, keep)
-    if broken and (folder / f"{split}.offsets.npy").exists():
-        drop_empty(folder / f"{split}.offsets.npy", keep)
-    np.save(folder / f"{split}.labels.npy", listing.labels[keep])
-    if listing.domains is not None:
-        np.save(folder / f"{split}.domains.npy", listing.domains[keep])
-    if listing.files:
-        kept = [name for name, k in zip(listing.files, keep.tolist(), strict=True) if k]
-        text = json.dumps(kept)  # ASCII, so that even a name that is no Unicode comes back
-        (folder / f"{split}.files.json").write_text(text, encoding="ascii")
-    return broken
-
-
-def drop_rows(file: Path, keep: "np.ndarray[Any, np.dtype[np.bool_]]") -> None:
-    """Rewrite an array without the rows of broken images."""
-    old = np.load(file, mmap_mode="r")
-    rows = keep.nonzero()[0]
-    shape = (len(rows), *old.shape[1:])
-    new = np.lib.format.open_memmap(file.with_suffix(".new"), "w+", old.dtype, shape)
-    for start in range(0, len(rows), 1000):
-        new[start : start + 1000] = old[rows[start : start + 1000]]
-    new.flush()
-    file.with_suffix(".new").replace(file)
-
-
-def drop_empty(file: Path, keep: "np.ndarray[Any, np.dtype[np.bool_]]") -> None:
-    """Rewrite the ends of encoded images without those of the broken ones, which are empty."""
-    ends = np.load(file)
-    np.save(file, np.concatenate([ends[:1], ends[1:][keep]]))
 
 
 def check_broken(broken: dict[str, list[Broken]], contents: Contents, source: Source) -> None:
@@ -249,6 +193,33 @@ def describe(
         "images_sha256": images_sha256.result(),
         "files": files,
     }
+
+
+def mean_and_std(train: Images) -> tuple[list[float], list[float]]:
+    """Return mean and standard deviation of the channels over a fixed sample of the images."""
+    count = train.shape[0]
+    step = max(1, count // SAMPLE)
+    total = torch.zeros(2, 3, dtype=torch.float64)
+    rows = torch.arange(0, count, step)
+    for index in rows.split(16):
+        x = train[index].double() / 255
+        total += torch.stack([x.mean((2, 3)).sum(0), x.square().mean((2, 3)).sum(0)])
+    mean, square = total / len(rows)
+    std = (square - mean.square()).clamp(min=1e-6).sqrt()
+    return [round(v, 4) for v in mean.tolist()], [round(v, 4) for v in std.tolist()]
+
+
+def fitting_size(train: Listing) -> int:
+    """Return the side for images of any size: 32, 64 or 224, by the median of a sample."""
+    sides = []
+    for part in train.parts[:: max(1, len(train.parts) // 20)]:
+        if isinstance(part, EncodedPart):
+            load = part.loader()
+            for row in range(0, len(part), max(1, len(part) // 10)):
+                with contextlib.suppress(BrokenImage):  # named later
+                    sides.append(images.side(load(row)))
+    median = sorted(sides)[len(sides) // 2] if sides else 32
+    return 32 if median <= 48 else 64 if median <= 96 else 224
 
 
 def flush(file: Path) -> None:

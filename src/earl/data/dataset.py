@@ -1,4 +1,4 @@
-"""What a data set is: two splits of raw images, the names of the classes, how to normalise them."""
+"""What a data set is: two splits of raw images, names of the classes, mean and std of pixels."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from earl.errors import InvalidInput
-from earl.storage.printable import printable
+from earl.storage.printable import titles
 
 
 class Images(Protocol):
-    """Raw images that need not be in memory: a uint8 tensor is one, a list of files can be."""
+    """Raw images, in memory (a uint8 tensor) or not (a list of files, for example)."""
 
     @property
     def shape(self) -> torch.Size:
@@ -25,7 +25,7 @@ class Images(Protocol):
 
 
 @runtime_checkable
-class Ahead(Images, Protocol):
+class Prefetching(Images, Protocol):
     """Images that are worth fetching before their turn."""
 
     def batches(self, indices: Iterable[Tensor]) -> Iterator[Tensor]:
@@ -35,7 +35,7 @@ class Ahead(Images, Protocol):
 
 def batches(images: Images, indices: Iterable[Tensor]) -> Iterator[Tensor]:
     """Yield the images of each index tensor; those not in memory are fetched ahead."""
-    if isinstance(images, Tensor) or not isinstance(images, Ahead):
+    if isinstance(images, Tensor) or not isinstance(images, Prefetching):
         return (images[index] for index in indices)
     return images.batches(indices)
 
@@ -73,17 +73,6 @@ class Split:
         return len(self.labels)
 
 
-def titles(names: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names of classes, fit to be shown, each with the first of its words.
-
-    >>> titles(("n01443537", "n00000000"), ("goldfish, Carassius auratus", ""))
-    ('n01443537 (goldfish)', 'n00000000')
-    """
-    first = [text.partition(",")[0].strip() for text in words] + [""] * len(names)
-    pairs = zip(names, first, strict=False)
-    return tuple(printable(f"{name} ({word})" if word else name) for name, word in pairs)
-
-
 @dataclass(frozen=True)
 class Dataset:
     """A training and a test split with the same classes."""
@@ -98,7 +87,7 @@ class Dataset:
     skipped: tuple[str, ...] = ()  # broken images that were left out, and why
     notes: tuple[str, ...] = ()  # what else the user should know
     words: tuple[str, ...] = ()  # what the names of the classes mean, such as "goldfish, Carassius"
-    images_sha256: str = ""  # of all images as they were loaded, before some were chosen or turned
+    images_sha256: str = ""  # of all images as they were loaded, before any were chosen or rotated
 
     @property
     def titles(self) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
 """Pictures from files: the one place that decodes images.
 
 Whatever Pillow reads becomes RGB, uint8 (3, size, size): turned upright as its EXIF data says,
-resized to a square without cropping (methods: Sec. "Augmentation"), transparency laid on white,
-16-bit grey scaled to 8 bits. Of an animation the first frame counts. Formats that Pillow hands to
-other programs (EPS, WMF) are not read, nor is anything whose header promises too many pixels, too
-long a side or too many bytes.
+resized to a square without cropping (methods: Sec. "Augmentation"), on a white background where it
+is transparent, 16-bit grey scaled to 8 bits. Of an animation the first frame is taken. Formats that
+Pillow hands to other programs (EPS, WMF) are not read, nor is anything whose header announces too
+many pixels, too long a side or too many bytes.
 """
 
 import io
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from earl.errors import BrokenImage
+from earl.storage.reading import BINARY, NONBLOCK
 
 FORMATS = (  # the common ones first: they are tried in this order
     *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "MPO", "JPEG2000", "AVIF"),
@@ -40,9 +41,6 @@ MOST_MEMORY = 12 * MOST_PIXELS  # bytes that decoding a picture may take
 BYTES_OF_A_PIXEL = {"CMYK": 12, "JPEG2000": 20, "WEBP": 16, "AVIF": 16}  # at most; of others 8
 MOST_BYTES = 256 << 20
 STRIP = 1 << 20  # pixels that are converted at a time
-FRAMES = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive
-PLAIN = FRAMES | {0xC4, 0xDB, 0xDD, 0xE0, 0xFE}  # and tables, restarts, JFIF, comments
-READ_ONLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 PILLOW_RAISES = (
     *(OSError, EOFError, ValueError, TypeError, LookupError, SyntaxError, ArithmeticError),
     *(AttributeError, AssertionError, NotImplementedError, UserWarning, struct.error, zlib.error),
@@ -53,32 +51,15 @@ Pixels = NDArray[np.uint8]
 
 def decode(data: bytes, size: int) -> Pixels:
     """Return an encoded picture as RGB, uint8 (3, size, size); BrokenImage says why not."""
-    return np.asarray(_square(data, size)).transpose(2, 0, 1)
+    return from_picture(_open(data), size)
 
 
 def from_picture(picture: Image.Image, size: int) -> Pixels:
     """Return a picture of Pillow's as RGB, uint8 (3, size, size); BrokenImage says why not."""
-    upright = _resized(_guarded(lambda: _upright(picture)), size)
-    return np.ascontiguousarray(np.asarray(upright).transpose(2, 0, 1))
-
-
-class Sheet:
-    """Pictures of one size, one below the other, whose pixels leave Pillow all at once.
-
-    To take them out of a small picture costs a fifth of what it takes to decode it.
-    """
-
-    def __init__(self, rows: int, size: int) -> None:
-        self._size = size
-        self._sheet = Image.new("RGB", (size, size * rows))
-
-    def put(self, row: int, data: bytes) -> None:
-        """Decode a picture onto its row, which is black before; BrokenImage says why not."""
-        self._sheet.paste(_square(data, self._size), (0, row * self._size))
-
-    def pixels(self) -> Pixels:
-        """Return all rows, uint8 (rows, 3, size, size)."""
-        return np.asarray(self._sheet).reshape(-1, self._size, self._size, 3).transpose(0, 3, 1, 2)
+    picture = _guarded(lambda: _upright(picture))
+    if picture.size != (size, size):
+        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(picture).transpose(2, 0, 1)
 
 
 def check(data: bytes) -> tuple[int, int]:
@@ -114,7 +95,7 @@ def resize(pixels: Pixels, size: int) -> Pixels:
 def read_file(path: str | Path) -> bytes:
     """Return the bytes of an image file; BrokenImage if there is no such regular file."""
     try:
-        with os.fdopen(os.open(path, READ_ONLY), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | NONBLOCK | BINARY), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise BrokenImage("it is not a regular file")
@@ -132,50 +113,8 @@ def formats() -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
-def _square(data: bytes, size: int) -> Image.Image:
-    """Return a decoded picture of the size that is asked for."""
-    return _resized(_plain_jpeg(data) or _guarded(lambda: _upright(_open(data))), size)
-
-
-def _resized(picture: Image.Image, size: int) -> Image.Image:
-    if picture.size != (size, size):
-        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
-    return picture
-
-
-def _plain_jpeg(data: bytes) -> Image.Image | None:
-    """Return a JPEG whose header asks for nothing but decoding; None for any other picture.
-
-    For a small one, Pillow's own way through the header takes as long as the decoder.
-    """
-    try:
-        size = _size_of_plain_jpeg(data)
-        return Image.frombytes("RGB", size, data, "jpeg", "RGB", "") if size else None
-    except PILLOW_RAISES:  # the long way will tell
-        return None
-
-
-def _size_of_plain_jpeg(data: bytes) -> tuple[int, int] | None:
-    """Return width and height of a JPEG of three channels that has none but PLAIN segments."""
-    if not data.startswith(b"\xff\xd8"):
-        return None
-    at, size = 2, (0, 0)
-    while data[at] == 0xFF and data[at + 1] in PLAIN:
-        kind, length = data[at + 1], data[at + 2] << 8 | data[at + 3]
-        if length < 2:
-            return None
-        if kind in FRAMES:
-            bits, height, width, channels = struct.unpack_from(">BHHB", data, at + 4)
-            if bits != 8 or channels != 3 or any(size):
-                return None
-            size = width, height
-        at += 2 + length
-    scan = data[at : at + 2] == b"\xff\xda"
-    return size if scan and 0 < size[0] * size[1] <= MOST_PIXELS else None  # sides have 16 bits
-
-
 def _open(data: bytes) -> Image.Image:
-    """Return a picture whose header was read and is within the limits."""
+    """Read the header of a picture, check it against the limits, and return the picture."""
     picture = _guarded(lambda: Image.open(io.BytesIO(data), formats=formats()))
     width, height = picture.size
     promise = f"it promises {width:,} x {height:,} pixels"
@@ -193,7 +132,7 @@ def _open(data: bytes) -> Image.Image:
 
 
 def _guarded(act: Callable[[], Image.Image]) -> Image.Image:
-    """Run a step of Pillow's; whatever it makes of a broken file becomes a BrokenImage."""
+    """Call Pillow; whatever it raises for a broken file becomes a BrokenImage."""
     try:
         return act()
     except UnidentifiedImageError:
@@ -224,7 +163,7 @@ def _upright(picture: Image.Image) -> Image.Image:
 
 
 def _in_strips(picture: Image.Image, act: Callable[[Image.Image], Image.Image]) -> Image.Image:
-    """Make RGB of a picture, some rows at a time: what takes many bytes is never there whole."""
+    """Convert a picture to RGB, some rows at a time, so that it takes little memory meanwhile."""
     width, height = picture.size
     rows = max(1, STRIP // width)
     if height <= rows:

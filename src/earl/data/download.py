@@ -18,10 +18,8 @@ from earl.data.source import Progress, silent
 from earl.errors import DataNotFound, EarlError, UnsafeArchive
 from earl.storage.files import make_directory
 
-CHUNK = 1 << 18
-SECONDS = 60  # without a byte
-
-CLEAR = "https://clear-challenge.s3.us-east-2.amazonaws.com"
+CHUNK = 1 << 18  # bytes read at a time
+TIMEOUT = 60  # seconds without a byte
 
 DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, OverflowError),
@@ -52,6 +50,18 @@ class Archive:
         return self.url.rpartition("/")[2]
 
 
+def clear_archives(
+    classes: int, *, train: str, test: str, limits: Limits
+) -> tuple[Archive, Archive]:
+    """Return the two archives of CLEAR-10 or CLEAR-100, given their checksums."""
+    name = f"clear{classes}"
+    start = f"https://clear-challenge.s3.us-east-2.amazonaws.com/{name}"
+    return (
+        Archive(f"{start}-train-image-only.zip", train, "train_image_only", name, limits),
+        Archive(f"{start}-test.zip", test, "test", name, limits),
+    )
+
+
 ARCHIVES: dict[str, tuple[Archive, ...]] = {
     "cifar10": (
         Archive(
@@ -74,37 +84,17 @@ ARCHIVES: dict[str, tuple[Archive, ...]] = {
             makes="tiny-imagenet-200",
         ),
     ),
-    "clear-10": (
-        Archive(
-            f"{CLEAR}/clear10-train-image-only.zip",
-            "md5:5171f720810d60b471c308dee595d430",
-            makes="train_image_only",
-            within="clear10",
-            limits=Limits(bytes=20 << 30, members=500_000),
-        ),
-        Archive(
-            f"{CLEAR}/clear10-test.zip",
-            "md5:bf9a85bfb78fe742c7ed32648c9a3275",
-            makes="test",
-            within="clear10",
-            limits=Limits(bytes=20 << 30, members=500_000),
-        ),
+    "clear-10": clear_archives(
+        10,
+        train="md5:5171f720810d60b471c308dee595d430",
+        test="md5:bf9a85bfb78fe742c7ed32648c9a3275",
+        limits=Limits(bytes=20 << 30, members=500_000),
     ),
-    "clear-100": (
-        Archive(
-            f"{CLEAR}/clear100-train-image-only.zip",
-            "md5:ea85cdba9efcb3abf77eaab5554052c8",
-            makes="train_image_only",
-            within="clear100",
-            limits=Limits(bytes=60 << 30, members=2_000_000),
-        ),
-        Archive(
-            f"{CLEAR}/clear100-test.zip",
-            "md5:e160815fb5fd4bc71dacd339ff41e6a9",
-            makes="test",
-            within="clear100",
-            limits=Limits(bytes=60 << 30, members=2_000_000),
-        ),
+    "clear-100": clear_archives(
+        100,
+        train="md5:ea85cdba9efcb3abf77eaab5554052c8",
+        test="md5:e160815fb5fd4bc71dacd339ff41e6a9",
+        limits=Limits(bytes=60 << 30, members=2_000_000),
     ),
 }
 
@@ -166,7 +156,7 @@ def plain_file(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def check_size(sizes: Iterable[int], limits: Limits) -> None:
-    """Refuse an archive of too many members, or bytes, which its headers cannot understate."""
+    """Refuse an archive with too many members or bytes; its headers cannot state too few."""
     total = 0
     for number, size in enumerate(sizes, start=1):
         total += size
@@ -177,7 +167,7 @@ def check_size(sizes: Iterable[int], limits: Limits) -> None:
 
 
 def retrieve(archive: Archive, folder: Path, progress: Progress) -> Path:
-    """Return the downloaded file; one whose checksum is wrong is removed, and never opened."""
+    """Return the downloaded file; one with a wrong checksum is removed without being opened."""
     pooch = pooch_module()
     make_directory(folder)
     try:
@@ -201,7 +191,7 @@ def retrieve(archive: Archive, folder: Path, progress: Progress) -> Path:
 
 @dataclass(frozen=True)
 class Resuming:
-    """Downloads to a partial file of its own, and goes on with one that is there."""
+    """Downloads to a partial file, and continues one that is there."""
 
     partial: Path
     progress: Progress
@@ -210,10 +200,10 @@ class Resuming:
         have = self.partial.stat().st_size if self.partial.exists() else 0
         request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
         try:
-            with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
                 self._copy(answer, have)
         except urllib.error.HTTPError as error:
-            if error.code != 416:  # the partial file is all there is
+            if error.code != 416:  # the partial file is already complete
                 raise
         self.partial.replace(output_file)
 

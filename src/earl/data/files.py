@@ -1,4 +1,4 @@
-"""Data sets made of image files: from lists of files to the contents of a data set."""
+"""Data sets that consist of image files: their lists of files become the contents of a data set."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 from earl.data.decode import ENDINGS
 from earl.data.parts import file_parts
-from earl.data.source import Contents, Fingerprint, Found, Labels, Listing, hold_out
+from earl.data.source import Contents, Fingerprint, Found, Labels, Listing, hold_out, untaught_note
 from earl.errors import DataNotFound
 
 
@@ -38,14 +38,16 @@ class Rows:
 
 @dataclass
 class FileList:
-    """What a walk through a data set's files gives."""
+    """The files of a data set, with their labels and splits."""
 
     train: Rows = field(default_factory=Rows)
     test: Rows = field(default_factory=Rows)
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
     notes: list[str] = field(default_factory=list)
-    list_file: Path | None = None  # that names the files; else they were found in folders
-    missing: list[str] = field(default_factory=list)  # files that it names and that are not there
+    list_file: Path | None = (
+        None  # the file that lists the images; None if they were found in folders
+    )
+    missing: list[str] = field(default_factory=list)  # files that it lists and that do not exist
     held_out: bool = False
 
     def add_folder(self, rows: Rows, root: Path, folder: str, label: str) -> int:
@@ -76,7 +78,7 @@ def pictures(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
         elif os.path.splitext(entry.name)[1].lower() in ENDINGS:  # noqa: PTH122 (a million times)
             try:
                 yield entry.name, entry.stat()
-            except OSError:  # a link to nothing: it is reported as a broken image
+            except OSError:  # a link whose target is missing: later reported as a broken image
                 yield entry.name, entry.stat(follow_symlinks=False)
 
 
@@ -87,7 +89,7 @@ def folders(path: Path) -> list[str]:
 
 
 def found_files(name: str, layout: str, root: Path, walk: Callable[[], FileList]) -> Found:
-    """Return a data set of image files; it is walked through when it is needed, and once."""
+    """Return a data set of image files; its files are listed when needed, and only once."""
     walk = cache(walk)
     return Found(
         name,
@@ -99,7 +101,7 @@ def found_files(name: str, layout: str, root: Path, walk: Callable[[], FileList]
 
 
 def contents(root: Path, found: FileList) -> Contents:
-    """Number the classes in the order of their names; one that only tests is one, too."""
+    """Number the classes in the order of their names, also those that only have test images."""
     if not found.train.paths or not found.test.paths:
         raise DataNotFound(why_empty(root, found))
     names = sorted({*found.train.labels, *found.test.labels})
@@ -107,7 +109,7 @@ def contents(root: Path, found: FileList) -> Contents:
     untaught = sorted(set(found.test.labels) - set(found.train.labels))
     notes = list(found.notes)
     if untaught:
-        notes.append(f"never asked about, for lack of training images: {', '.join(untaught)}")
+        notes.append(untaught_note(untaught))
     return Contents(
         class_names=tuple(names),
         train=listing(root, found.train, ids),

@@ -1,4 +1,4 @@
-"""Images that stay on disk: decoded when they are asked for, a few ahead of their turn."""
+"""Images that stay on disk and are decoded when they are asked for; the next few are prefetched."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -17,12 +17,12 @@ from earl.data.parts import Hashes, hash_image
 from earl.data.source import Labels
 from earl.errors import BrokenImage
 
-AHEAD = 32  # images that are decoded and wait, at most
+PREFETCHED = 32  # at most so many decoded images wait to be asked for
 PUT_BACK = "Put it back, and go on with: earl resume"
 
 
 class Pictures:
-    """Encoded images as one long uint8 tensor (N, 3, size, size) that is never in memory whole."""
+    """Encoded images that look like one uint8 tensor (N, 3, size, size), never wholly in memory."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Pictures:
         waiting: deque[Future[Pixels]] = deque()
         upcoming = self._upcoming(wanted, sizes)
         try:
-            for i in islice(upcoming, AHEAD):
+            for i in islice(upcoming, PREFETCHED):
                 slot = np.empty(self.shape[1:], np.uint8)
                 waiting.append(self._pool.submit(self._decode, i, slot))
             while sizes:
@@ -71,7 +71,7 @@ class Pictures:
             yield from batch
 
     def _decode(self, i: int, slot: Pixels) -> Pixels:
-        """Decode into memory that is used again and again: it would fall to pieces otherwise."""
+        """Decode into a buffer that is used again: many new ones would fragment the memory."""
         try:
             data = self._load(i)
             if hash_image(data) != self._hashes[i].tobytes():
@@ -94,14 +94,14 @@ def of_files(
 ) -> Pictures:
     """Return image files, relative to `root`, as images."""
 
-    def name(i: int) -> str:  # joined when needed: a million paths are long
+    def name(i: int) -> str:  # joined when needed: a million full paths take much memory
         return str(root / files[i])
 
     return Pictures(lambda i: images.read_file(name(i)), name, hashes, size, workers)
 
 
 def of_blob(path: Path, offsets: Labels, hashes: Hashes, size: int, workers: int) -> Pictures:
-    """Return encoded images that lie one behind the other in one file; offsets (N + 1,)."""
+    """Return encoded images that are stored one after the other in one file; offsets (N + 1,)."""
     data = np.memmap(path, np.uint8, mode="r") if offsets[-1] else np.zeros(0, np.uint8)
 
     def load(i: int) -> bytes:

@@ -1,7 +1,4 @@
-"""Parts of a split: some consecutive images, which one worker reads and decodes at a time.
-
-Workers may be other processes, so nothing here needs torch.
-"""
+"""Parts of a split: some consecutive images, which one thread reads and decodes at a time."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -18,7 +15,6 @@ from earl.data.decode import Pixels
 from earl.errors import BrokenImage, InvalidInput
 
 FILES_IN_A_PART = 256
-ROWS_OF_A_SHEET = 256
 BYTES_OF_A_HASH = 16
 
 Hashes = NDArray[np.uint8]  # (n, BYTES_OF_A_HASH), of encoded images
@@ -30,7 +26,7 @@ class Part(Protocol):
     def __len__(self) -> int: ...
 
     def name(self, row: int) -> str:
-        """Return what a person calls the image."""
+        """Return the name of an image for messages: its file, or its place in a file."""
         ...
 
     def decode(self, into: Pixels) -> dict[int, str]:
@@ -40,7 +36,7 @@ class Part(Protocol):
 
 @runtime_checkable
 class EncodedPart(Part, Protocol):
-    """A part whose images are files or what would be the content of files."""
+    """A part whose images are encoded: files, or the bytes that a file would hold."""
 
     def loader(self) -> Callable[[int], bytes]:
         """Return a function from a row to the encoded image; it may raise BrokenImage."""
@@ -112,7 +108,7 @@ class ParquetPart:
 
 @contextmanager
 def readable(file: Path | str) -> Iterator[None]:
-    """Context in which whatever a damaged parquet file raises becomes an error of ours."""
+    """Turn whatever a damaged parquet file raises into InvalidInput."""
     from pyarrow import ArrowException
 
     try:
@@ -126,18 +122,14 @@ def readable(file: Path | str) -> Iterator[None]:
 
 def decode_rows(part: EncodedPart, into: Pixels) -> dict[int, str]:
     """Decode the rows of a part one after the other; the broken ones become black."""
-    size = into.shape[-1]
     broken = {}
     load = part.loader()
-    for start in range(0, len(part), ROWS_OF_A_SHEET):
-        rows = range(start, min(start + ROWS_OF_A_SHEET, len(part)))
-        sheet = images.Sheet(len(rows), size)
-        for row in rows:
-            try:
-                sheet.put(row - start, load(row))
-            except BrokenImage as error:
-                broken[row] = str(error)
-        into[rows.start : rows.stop] = sheet.pixels()
+    for row in range(len(part)):
+        try:
+            into[row] = images.decode(load(row), into.shape[-1])
+        except BrokenImage as error:
+            into[row] = 0
+            broken[row] = str(error)
     return broken
 
 

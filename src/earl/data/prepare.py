@@ -1,23 +1,21 @@
-"""Preparing a split: every image is decoded once, before any training, and the broken ones named.
+"""Preparing a split: every image is decoded once, before any training, and broken ones are named.
 
-Small images are decoded by several processes straight into one array on disk, of which this one
-works while the others are still starting; threads would take turns at the interpreter and be
-slower than one. Large ones are only checked, by threads, and are decoded again when they are asked
-for.
+Each thread works on one part at a time; Pillow releases the interpreter lock while it decodes.
+Small images are written to one array on disk. Large ones are only checked here, and are decoded
+again when they are asked for.
 """
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
 
-from earl.data.decoders import Decoders, Decoding, Job, Pool
 from earl.data.parts import (
     BYTES_OF_A_HASH,
     EncodedPart,
@@ -27,13 +25,12 @@ from earl.data.parts import (
     encoded_rows,
     hash_image,
 )
-from earl.data.source import Contents, Listing, Source
+from earl.data.source import Listing, Source
 from earl.errors import InvalidSetting
 
 LARGEST_DECODED = 64  # pixels: larger images are not kept decoded
-WORTH_PROCESSES = 5_000  # images: fewer are decoded before other processes have started
 
-Jobs = Sequence[Job]  # one per part
+Job = Callable[[], dict[int, str]]  # of a part: it returns which rows are broken, and why
 
 
 @dataclass(frozen=True)
@@ -48,33 +45,82 @@ class Broken:
         return f"{self.name}: {self.why}"
 
 
-def decode_split(
-    listing: Listing, size: int, target: Path, source: Source, pool: Pool | None
+def write_split(
+    folder: Path, split: str, listing: Listing, size: int, source: Source
 ) -> list[Broken]:
+    """Write all files of a split; return the images that are broken."""
+    images_file = folder / f"{split}.images.npy"
+    if size <= LARGEST_DECODED:
+        broken = decode_split(listing, size, images_file, source)
+    elif listing.files:
+        hashes, broken = check_split(listing, source)
+    else:
+        blob, offsets = folder / f"{split}.blob", folder / f"{split}.offsets.npy"
+        hashes, broken = store_encoded(listing, blob, offsets, source)
+    keep = np.ones(len(listing), dtype=bool)
+    keep[[b.row for b in broken]] = False
+    if size > LARGEST_DECODED:
+        np.save(folder / f"{split}.hashes.npy", hashes[keep])
+    if broken and images_file.exists():
+        drop_rows(images_file, keep)
+    if broken and (folder / f"{split}.offsets.npy").exists():
+        drop_empty(folder / f"{split}.offsets.npy", keep)
+    np.save(folder / f"{split}.labels.npy", listing.labels[keep])
+    if listing.domains is not None:
+        np.save(folder / f"{split}.domains.npy", listing.domains[keep])
+    if listing.files:
+        kept = [name for name, k in zip(listing.files, keep.tolist(), strict=True) if k]
+        text = json.dumps(kept)  # ASCII, so that a name that is not valid Unicode survives
+        (folder / f"{split}.files.json").write_text(text, encoding="ascii")
+    return broken
+
+
+def drop_rows(file: Path, keep: NDArray[np.bool_]) -> None:
+    """Rewrite an array without the rows of broken images."""
+    old = np.load(file, mmap_mode="r")
+    rows = keep.nonzero()[0]
+    shape = (len(rows), *old.shape[1:])
+    new = open_memmap(file.with_suffix(".new"), "w+", old.dtype, shape)
+    for start in range(0, len(rows), 1000):
+        new[start : start + 1000] = old[rows[start : start + 1000]]
+    new.flush()
+    file.with_suffix(".new").replace(file)
+
+
+def drop_empty(file: Path, keep: NDArray[np.bool_]) -> None:
+    """Rewrite the offsets of encoded images without the broken ones, whose length is 0."""
+    ends = np.load(file)
+    np.save(file, np.concatenate([ends[:1], ends[1:][keep]]))
+
+
+def decode_split(listing: Listing, size: int, target: Path, source: Source) -> list[Broken]:
     """Write all images of a split to one .npy file, uint8 (N, 3, size, size)."""
     shape = (len(listing), 3, size, size)
-    array = open_memmap(target, mode="w+", dtype=np.uint8, shape=shape)
-    array.flush()
-    del array  # every job maps it for itself
-    jobs = [Decoding(part, str(target), start) for start, part in with_starts(listing)]
-    return run(jobs, listing, pool, source)
+    open_memmap(target, mode="w+", dtype=np.uint8, shape=shape).flush()
+    jobs = [partial(decode_part, part, target, start) for start, part in with_starts(listing)]
+    return run(jobs, listing, source)
+
+
+def decode_part(part: Part, target: Path, start: int) -> dict[int, str]:
+    """Decode a part to its rows of a .npy file, which is mapped only meanwhile: it may be large."""
+    array = open_memmap(target, mode="r+")
+    return part.decode(array[start : start + len(part)])
 
 
 def check_split(listing: Listing, source: Source) -> tuple[Hashes, list[Broken]]:
     """Return the hashes of all images of a split, and those that cannot be decoded."""
     hashes = np.zeros((len(listing), BYTES_OF_A_HASH), np.uint8)
-    jobs: Jobs = [
+    jobs = [
         partial(check_rows, encoded(part), hashes[start : start + len(part)])
         for start, part in with_starts(listing)
     ]
-    with ThreadPoolExecutor(max(1, source.workers - 1)) as pool:  # this thread works as well
-        return hashes, run(jobs, listing, pool, source)
+    return hashes, run(jobs, listing, source)
 
 
 def store_encoded(
     listing: Listing, blob: Path, offsets: Path, source: Source
 ) -> tuple[Hashes, list[Broken]]:
-    """Write the encoded images of a split one behind the other; return hashes and broken ones.
+    """Write the encoded images of a split one after the other; return hashes and broken ones.
 
     The offsets say where each image ends.
     """
@@ -109,44 +155,18 @@ def with_starts(listing: Listing) -> Iterator[tuple[int, Part]]:
         start += len(part)
 
 
-@contextmanager
-def processes(contents: Contents, size: int, source: Source) -> Iterator[Pool | None]:
-    """Give a pool of processes that decode beside this one, or None where it would not pay."""
-    many = len(contents.train) + len(contents.test) >= WORTH_PROCESSES
-    slow = size <= LARGEST_DECODED and isinstance(contents.train.parts[0], EncodedPart)
-    if source.workers < 2 or not (many and slow):
-        yield None
-        return
-    with Decoders(source.workers - 1) as pool:
-        yield pool if len(pool) else None
+def run(jobs: Sequence[Job], listing: Listing, source: Source) -> list[Broken]:
+    """Run one job per part in threads; return what is broken, in the order of the rows.
 
-
-def run(jobs: Jobs, listing: Listing, pool: Pool | None, source: Source) -> list[Broken]:
-    """Run one job per part and collect what is broken, in the order of the rows."""
-    parts = list(with_starts(listing))
-    broken, done = [], 0
-    for number, result in finished(jobs, pool, source.workers - 1):
-        start, part = parts[number]
-        broken += [Broken(start + row, part.name(row), why) for row, why in result.items()]
-        done += len(part)
-        source.progress("prepare", done, len(listing))
-    return sorted(broken, key=lambda b: b.row)
-
-
-def finished(jobs: Jobs, pool: Pool | None, workers: int) -> Iterator[tuple[int, dict[int, str]]]:
-    """Yield the number and the result of each job as they end; this process works with the pool.
-
-    The pool has two jobs per worker at a time: it never waits, and leaves the others to this one.
+    A job reads its part when it begins, so that only one part per thread is in memory.
     """
-    waiting = deque(enumerate(jobs))
-    begun: deque[tuple[int, Future[dict[int, str]]]] = deque()
-    while waiting or begun:
-        while pool is not None and waiting and len(begun) < 2 * workers:
-            number, job = waiting.popleft()
-            begun.append((number, pool.submit(job)))
-        if waiting:
-            number, job = waiting.popleft()
-            yield number, job()
-        while begun and (begun[0][1].done() or not waiting):
-            number, future = begun.popleft()
-            yield number, future.result()
+    broken: list[Broken] = []
+    pool = ThreadPoolExecutor(source.workers, thread_name_prefix="earl-prepare")
+    try:
+        results = pool.map(lambda job: job(), jobs)
+        for (start, part), result in zip(with_starts(listing), results, strict=True):
+            broken += [Broken(start + row, part.name(row), result[row]) for row in sorted(result)]
+            source.progress("prepare", start + len(part), len(listing))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, nothing else is begun
+    return broken

@@ -1,4 +1,4 @@
-"""Data sets made of data sets: fewer images, images held out for choosing, images turned."""
+"""Data sets made from others: with fewer images, with images held out for validation, rotated."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from earl.data.dataset import Dataset, Images, Split, batches
 from earl.errors import InvalidSetting
 from earl.randomness import Randomness
 
-SEED = 0  # not the run's: every run on a reduced set sees the same images
+SEED = 0  # not the seed of the run: every run on a reduced set sees the same images
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Rotated:
-    """Images turned by quarters, anticlockwise."""
+    """Images rotated anticlockwise by quarter turns."""
 
     images: Images
     quarters: int
@@ -91,7 +91,7 @@ def with_smaller_exam(dataset: Dataset, per_class: int) -> Dataset:
 def with_validation(dataset: Dataset, share: float) -> Dataset:
     """Put a share of the training images of each class in the place of the test images.
 
-    So settings can be chosen without a look at the test images. The images that are held out are
+    So settings can be chosen without looking at the test images. The images that are held out are
     always the same ones and are never streamed. 0 leaves the data set as it is.
     """
     if not 0 <= share < 1:
@@ -125,7 +125,7 @@ def strata(split: Split) -> Tensor:
 
 
 def ranks(labels: Tensor) -> Tensor:
-    """Return how many of the same label come before each, (N,)."""
+    """Return for each element how many of the same label come before it, (N,)."""
     rank = torch.empty_like(labels)
     for c in labels.unique():
         members = (labels == c).nonzero().flatten()

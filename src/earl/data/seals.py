@@ -1,8 +1,9 @@
-"""Seals: SHA-256 of what was prepared, by which damage and other images are noticed.
+"""Seals: SHA-256 hashes of what was prepared, which show whether anything has changed since.
 
-Every file of the cache has its hash in the manifest, which ends with its own; they are compared
-when a data set is opened. Images that stay encoded would take minutes: each has its own hash, which
-is compared when it is read. The fingerprint of all images goes into the record of a run.
+The manifest holds the hash of every file of the cache and, at its end, its own. They are compared
+when a data set is opened. To hash all images that stay encoded would take minutes: each of them has
+its own hash, which is compared when it is read. The fingerprint of all images goes into the record
+of a run.
 """
 
 import errno
@@ -22,7 +23,7 @@ from earl.data.dataset import Images
 from earl.data.parts import Hashes
 from earl.storage.reading import open_regular, read_bounded
 
-SAMPLE = 256  # images of a split that are looked at, where nobody knows the hash of all
+SAMPLE = 256  # images of a split that are hashed, where hashing all would take too long
 LARGEST = 256 << 20  # bytes of a manifest; a million broken images have some 100 million
 SLOW = ".blob"  # ending of files whose images have hashes of their own
 
@@ -47,9 +48,9 @@ def check_files(folder: Path, seals: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} does not match its size and SHA-256")
 
 
-def write_manifest(facts: Mapping[str, Any]) -> bytes:
+def write_manifest(manifest: Mapping[str, Any]) -> bytes:
     """Return a manifest as JSON with its own hash."""
-    return json.dumps(dict(facts) | {"sha256": hash_facts(facts)}, indent=1).encode()
+    return json.dumps(dict(manifest) | {"sha256": hash_manifest(manifest)}, indent=1).encode()
 
 
 def read_manifest(file: Path) -> dict[str, Any]:
@@ -58,19 +59,19 @@ def read_manifest(file: Path) -> dict[str, Any]:
     if data is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
     found = json.loads(data)
-    if not isinstance(found, dict) or found.pop("sha256", "") != hash_facts(found):
+    if not isinstance(found, dict) or found.pop("sha256", "") != hash_manifest(found):
         raise ValueError(f"{file.name} does not match its SHA-256")
     return found
 
 
-def hash_facts(facts: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+def hash_manifest(manifest: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def fingerprint(train: Images | Hashes, test: Images | Hashes) -> str:
     """Return one SHA-256 of the pixels of both splits, or of the hashes of their encoded images.
 
-    Of images that are neither in memory nor hashed, an even sample has to do.
+    Of images that are neither in memory nor hashed, every n-th is taken.
     """
     sum_ = hashlib.sha256()
     for images in (train, test):

@@ -1,4 +1,4 @@
-"""Sources: where a loader looks for a data set, what it finds there, and what it was asked for."""
+"""Sources: where a loader looks for a data set, with which options, and what it finds there."""
 
 import hashlib
 import re
@@ -79,14 +79,14 @@ class Contents:
 
 @dataclass(frozen=True)
 class Found:
-    """A data set on disk. Its fingerprint is cheap, its contents may take a while."""
+    """A data set on disk. Its fingerprint is quick to compute, its contents may take a while."""
 
     name: str
     layout: str
     path: Path
     fingerprint: Callable[[], str]  # changes whenever a file of the data set does
     contents: Callable[[], Contents]
-    words: Callable[[], Mapping[str, str]] = dict  # of class names that only machines understand
+    words: Callable[[], Mapping[str, str]] = dict  # what class names such as n01443537 mean
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def locate(
 
 @dataclass
 class Fingerprint:
-    """Adds up names, sizes and times of change of files."""
+    """A hash over names, sizes and times of change of files."""
 
     _hash: "hashlib._Hash" = field(default_factory=hashlib.sha256)
 
@@ -124,7 +124,7 @@ class Fingerprint:
 
 
 def encoded(name: str) -> bytes:
-    """Return a name of a file as bytes, also one that is no Unicode."""
+    """Return the name of a file as bytes, also one that is not valid Unicode."""
     return name.encode("utf-8", "surrogateescape")
 
 
@@ -140,7 +140,7 @@ def fingerprint(paths: Sequence[Path]) -> str:
 def hold_out(keys: Sequence[str], labels: Sequence[object], share: float) -> NDArray[np.bool_]:
     """Return which images test, (N,): of every class a fixed random share, and at least one of two.
 
-    An image's rank follows from its key alone, so that new images do not move the old ones about.
+    The order follows from the keys alone, so that new images hardly change which old ones test.
     """
     members: dict[object, list[int]] = {}
     for row, label in enumerate(labels):
@@ -151,6 +151,15 @@ def hold_out(keys: Sequence[str], labels: Sequence[object], share: float) -> NDA
             rows.sort(key=lambda row: hashlib.sha256(encoded(keys[row])).digest())
             test[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
     return test
+
+
+def held_out_note(share: float) -> str:
+    return f"there is no test split: {share:g} of each class is held out"
+
+
+def untaught_note(names: Sequence[str]) -> str:
+    """Return the note about classes that have test images and no training images."""
+    return f"never asked about, for lack of training images: {', '.join(names)}"
 
 
 def slug(text: str) -> str:

@@ -1,9 +1,9 @@
-"""The names that splits go by: in any case, in the plural, for training and for tests."""
+"""The names that a training or a test split may have, in upper or lower case, also as plurals."""
 
 import re
 
 TRAIN = ("train", "trains", "training", "trainings")
-TESTS = {  # those before are taken before those behind
+TESTS = {  # if there are several, the first of these is taken
     "test": ("test", "tests", "testing", "testings"),
     "validation": ("val", "vals", "valid", "validation", "validations"),
     "evaluation": ("eval", "evals", "evaluation", "evaluations"),

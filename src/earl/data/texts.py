@@ -1,4 +1,4 @@
-"""Small text files that come with images: lists of classes, of answers, of the user's own files."""
+"""Small text files that come with images: lists of classes, of labels, of the user's own files."""
 
 import csv
 import io

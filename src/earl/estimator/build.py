@@ -13,7 +13,7 @@ from earl.estimator.images import ImageReader
 from earl.estimator.parameters import Parameters
 from earl.estimator.vectors import VectorReader
 from earl.experiments.catalogue import METHODS
-from earl.experiments.experiment import usable_device
+from earl.experiments.machine import usable_device
 from earl.learning import Learner, Setting
 from earl.learning.inputs import check_dense, check_labels
 from earl.nn import Augment, View, build

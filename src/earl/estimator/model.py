@@ -13,8 +13,7 @@ from earl.estimator.history import ClassRecord, History, LearningCurve
 from earl.estimator.keys import Key, Keys
 from earl.estimator.labels import LabelMap
 from earl.estimator.parameters import Parameters
-from earl.experiments.places import check_threads
-from earl.experiments.threads import threads_for
+from earl.experiments.machine import check_threads, threads_for
 from earl.learning import Learner
 from earl.nn.finite import most_likely
 
@@ -48,7 +47,7 @@ class Model:
     def _threads(self, learner: Learner) -> int:
         if self.parameters.threads is not None:
             return check_threads(self.parameters.threads)
-        return threads_for(learner.setting.batch_size * learner.work.price("images"))
+        return threads_for(learner.setting.batch_size * learner.work.flops_per_input("images"))
 
     def learn(
         self,

@@ -8,7 +8,7 @@ from torch import nn
 
 from earl.errors import InvalidSetting
 from earl.estimator.backbones import maker
-from earl.experiments.catalogue import METHOD_FACTS, METHODS
+from earl.experiments.catalogue import METHODS
 from earl.experiments.options import Options
 from earl.experiments.recipes import Value
 from earl.learning import Setting
@@ -60,10 +60,8 @@ class Parameters:
         self.options().read(given)
 
     def _check_method(self) -> None:
-        METHODS.entry(self.method)
-        facts = METHOD_FACTS.get(self.method)
-        if facts is not None and facts.boundaries:
-            free = [name for name in METHODS.names() if not METHOD_FACTS[name].boundaries]
+        if must_be_told(self.method):
+            free = [name for name in METHODS.names() if not must_be_told(name)]
             raise InvalidSetting(
                 f"method = {self.method!r} must be told where tasks end, and here nobody says so; "
                 f"these need not: {', '.join(free)}"
@@ -103,3 +101,9 @@ class Parameters:
         usual = OF_VECTORS if self.takes_vectors else {}
         values = options.of(part, options.complete(usual, self.settings or {}))
         return {name: value for name, value in values.items() if name not in SHARED}
+
+
+def must_be_told(method: str) -> bool:
+    """Tell whether a method needs to know where tasks end; of a user's own nothing is known."""
+    facts = METHODS.entry(method).facts
+    return facts is not None and bool(facts.boundaries)

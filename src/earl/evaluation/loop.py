@@ -14,11 +14,11 @@ from earl.evaluation.history import Evaluation, Reading
 from earl.learning.bytes_held import bytes_held
 from earl.learning.learner import Learner
 from earl.nn.finite import check_finite
-from earl.nn.ranks import Ranks
+from earl.nn.ranks import ALONE, Alone
 
 
 @dataclass(frozen=True)
-class Scene:
+class ProbeInput:
     """A learner at an evaluation, and all that a probe may look at."""
 
     learner: Learner
@@ -29,7 +29,7 @@ class Scene:
     seen: Tensor  # indices of the training images that have arrived, in that order
 
 
-Probe = Callable[[Scene], dict[str, Reading]]
+Probe = Callable[[ProbeInput], dict[str, Reading]]
 """Measures a learner, and changes nothing in it."""
 
 
@@ -49,7 +49,7 @@ class Exam:
     Where several ranks learn together each of them asks its own learner about a share.
     """
 
-    def __init__(self, test: Split, batch: int = 500, ranks: Ranks | None = None) -> None:
+    def __init__(self, test: Split, batch: int = 500, ranks: Alone = ALONE) -> None:
         self.test = test
         self.batch = batch
         self.ranks = ranks
@@ -73,14 +73,12 @@ class Exam:
         y = self.test.labels[asked]
         right = torch.zeros(len(y), dtype=torch.int64)  # beforehand, or memory falls to pieces
         parts = torch.arange(len(y)).split(self.batch)
-        if self.ranks is not None:
-            shares = (part.tensor_split(self.ranks.size)[self.ranks.rank] for part in parts)
-            parts = tuple(share for share in shares if len(share))
+        shares = (part.tensor_split(self.ranks.size)[self.ranks.rank] for part in parts)
+        parts = tuple(share for share in shares if len(share))
         questions = batches(self.test.images, [asked[part] for part in parts])
         for part, x in zip(parts, questions, strict=True):
             right[part] = (learner.predict(x) == y[part]).long()
-        if self.ranks is not None:
-            right = self.ranks.total(right)
+        right = self.ranks.total(right)
         ids = y.unique().tolist()
         of = {c: y == c for c in ids}
         return {c: int(right[of[c]].sum()) for c in ids}, {c: int(of[c].sum()) for c in ids}
@@ -146,8 +144,7 @@ def examine(
     seen = stream.schedule.order[:step]
     labels, domains = stream.split.labels[seen], stream.split.domains
     asked = exam.questions(labels, None if domains is None else domains[seen])
-    if exam.ranks is not None:
-        exam.ranks.check_equal(networks_of(learner))
+    exam.ranks.check_equal(networks_of(learner))
     correct, total = exam.grade(learner, asked)
     extra: dict[str, Reading] = {**learner.costs(), "bytes": sum(bytes_held(learner).values())}
     if domains is not None and exam.test.domains is not None:
@@ -155,7 +152,7 @@ def examine(
         right, others = exam.grade(learner, every[~torch.isin(every, asked)])
         hits = sum(correct.values()) + sum(right.values())
         extra["accuracy_all_domains"] = hits / max(1, sum(total.values()) + sum(others.values()))
-    scene = Scene(learner, step, exam.test, asked, stream.split, seen)
+    given = ProbeInput(learner, step, exam.test, asked, stream.split, seen)
     for probe in probes.values():
-        extra |= probe(scene)
+        extra |= probe(given)
     return correct, total, extra

@@ -6,6 +6,7 @@ for a figure; they keep few samples of few classes, for every list becomes part 
 """
 
 import math
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -15,8 +16,9 @@ from torch.nn import functional as F
 from earl.data.dataset import Images, batches
 from earl.errors import EarlError
 from earl.evaluation.history import Reading
-from earl.evaluation.loop import Scene
-from earl.methods.earl.earl import EARL
+from earl.evaluation.loop import ProbeInput
+from earl.learning import Learner, ask
+from earl.nn import Classifier
 from earl.nn.collapse import nc1, nc2, nc3
 
 MOST_PER_CLASS = 100  # test images per class that a probe looks at
@@ -30,69 +32,93 @@ LONGEST = 10_000  # samples after a class's arrival for which lists are kept
 
 @runtime_checkable
 class Embeds(Protocol):
-    """A learner whose features and class vectors can be looked at."""
+    """A learner that says what its features (B, d) and the vectors of its classes (n, d) are."""
 
     def features(self, x: Tensor) -> Tensor: ...
     def vectors(self) -> Tensor: ...
 
 
-def collapse(scene: Scene) -> dict[str, Reading]:
+@runtime_checkable
+class Corrects(Protocol):
+    """A learner that moves its features (B, d) before it compares them with the vectors."""
+
+    def corrected(self, f_hat: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class OfClassifier:
+    """The features and vectors of a learner that answers with one `Classifier`.
+
+    They are the features of its backbone and the rows of its head for the seen classes.
+    """
+
+    learner: Learner
+    network: Classifier
+
+    def features(self, x: Tensor) -> Tensor:
+        return ask(self.network.backbone, self.learner.setting, x)
+
+    def vectors(self) -> Tensor:
+        return self.network.head.weight[: len(self.learner.classes)].detach()
+
+
+def collapse(given: ProbeInput) -> dict[str, Reading]:
     """Return NC1, NC2 and NC3 on test samples of the seen classes, where they are defined."""
-    learner, numbers = embedding(scene, "collapse"), numbers_asked(scene)
+    learner, numbers = embedding(given, "collapse"), numbers_asked(given)
     held = numbers.unique()
     if len(held) < 2:
         return {}  # one class has no geometry
     keep = torch.cat([first_of(c, numbers, MOST_PER_CLASS) for c in held.tolist()])
-    h = features_of(learner, scene.test.images, scene.asked[keep])
+    h = features_of(learner, given.test.images, given.asked[keep])
     labels, W = torch.searchsorted(held, numbers[keep]), learner.vectors().cpu()[held]
     found = {"NC1": nc1(h, labels), "NC2": nc2(h, labels), "NC3": nc3(h, labels, W)}
     return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
-def training_error(scene: Scene) -> dict[str, Reading]:
+def training_error(given: ProbeInput) -> dict[str, Reading]:
     """Return the share of wrong answers on the first 200 images of each class that arrived.
 
     The images are seen as in a test: raw, without augmentation, by the learner as it is now.
     """
-    labels = scene.train.labels[scene.seen]
+    labels = given.train.labels[given.seen]
     keep = torch.cat([first_of(c, labels, MOST_TRAINING) for c in labels.unique().tolist()])
-    parts = scene.seen[keep].split(500)
-    answers = [scene.learner.predict(x) for x in batches(scene.train.images, parts)]
+    parts = given.seen[keep].split(500)
+    answers = [given.learner.predict(x) for x in batches(given.train.images, parts)]
     wrong = torch.cat(answers) != labels[keep]
     return {"training_error": digits(float(wrong.double().mean()))}
 
 
-def bias(scene: Scene) -> dict[str, Reading]:
+def bias(given: ProbeInput) -> dict[str, Reading]:
     """Return how near the features of the newest class are to the vectors of older ones.
 
     It is the mean over test samples of the newest class of max over old classes c of the cosine of
     f(x), before any correction, with w_c.
     """
-    learner, newest = embedding(scene, "bias"), len(scene.learner.classes) - 1
-    shown = scene.asked[first_of(newest, numbers_asked(scene), MOST_PER_CLASS)]
+    learner, newest = embedding(given, "bias"), len(given.learner.classes) - 1
+    shown = given.asked[first_of(newest, numbers_asked(given), MOST_PER_CLASS)]
     if newest < 1 or not len(shown):
         return {}  # there is no older class, or no test image of this one
-    f_hat = F.normalize(features_of(learner, scene.test.images, shown), dim=1)
+    f_hat = F.normalize(features_of(learner, given.test.images, shown), dim=1)
     W = F.normalize(learner.vectors().cpu(), dim=1)
     nearest = (f_hat @ W[:newest].T).amax(dim=1)
     return {"bias": digits(float(nearest.mean()))}
 
 
-def cosines(scene: Scene) -> dict[str, Reading]:
+def cosines(given: ProbeInput) -> dict[str, Reading]:
     """Return the cosines of single test samples with the vectors of all seen classes.
 
     Kept are those of the first class and, of the first ten, the newest one, until 10 000 samples
     after its arrival: `cosines` (classes, samples, seen classes), with the `cosine_classes` and
     their `cosine_ages`, the samples that have arrived since their first.
     """
-    embedding(scene, "cosines")
-    numbers = numbers_asked(scene)
+    embedding(given, "cosines")
+    numbers = numbers_asked(given)
     kept: list[list[list[float]]] = []
     classes, ages = [], []
-    for c in sorted({0, len(scene.learner.classes) - 1}):
-        shown, since = first_of(c, numbers, MOST_SHOWN), age(scene, c)
+    for c in sorted({0, len(given.learner.classes) - 1}):
+        shown, since = first_of(c, numbers, MOST_SHOWN), age(given, c)
         if len(shown) and c < MOST_CLASSES and since <= LONGEST:
-            kept.append(rows(class_cosines(scene, scene.asked[shown])))
+            kept.append(rows(class_cosines(given, given.asked[shown])))
             classes.append(c)
             ages.append(since)
     if not kept:
@@ -100,51 +126,60 @@ def cosines(scene: Scene) -> dict[str, Reading]:
     return {"cosines": kept, "cosine_classes": classes, "cosine_ages": ages}
 
 
-def features(scene: Scene) -> dict[str, Reading]:
+def features(given: ProbeInput) -> dict[str, Reading]:
     """Return features of test samples of the first four classes, before any correction.
 
     Centred, and reduced by principal components to at most 30 numbers each: `features` (samples,
     30), with the `feature_classes` (samples) and `feature_age`, the samples that have arrived since
     the first one of the newest of these classes. Kept until 10 000 of them.
     """
-    learner, numbers = embedding(scene, "features"), numbers_asked(scene)
+    learner, numbers = embedding(given, "features"), numbers_asked(given)
     held = [c for c in numbers.unique().tolist() if c < FIRST_CLASSES]
-    if len(held) < 2 or age(scene, held[-1]) > LONGEST:
+    if len(held) < 2 or age(given, held[-1]) > LONGEST:
         return {}
     keep = torch.cat([first_of(c, numbers, MOST_SHOWN) for c in held])
-    h = features_of(learner, scene.test.images, scene.asked[keep]).double()
+    h = features_of(learner, given.test.images, given.asked[keep]).double()
     U, S, _ = torch.linalg.svd(h - h.mean(dim=0), full_matrices=False)
     return {
         "features": rows((U * S)[:, :MOST_DIMENSIONS]),
         "feature_classes": numbers[keep].tolist(),
-        "feature_age": age(scene, held[-1]),
+        "feature_age": age(given, held[-1]),
     }
 
 
-def rotations(scene: Scene) -> dict[str, Reading]:
+def rotations(given: ProbeInput) -> dict[str, Reading]:
     """Return the accuracy on the test images as they are, and turned by 90, 180 and 270 degrees."""
     found: dict[str, Reading] = {}
-    labels, parts = scene.test.labels[scene.asked], scene.asked.split(500)
+    labels, parts = given.test.labels[given.asked], given.asked.split(500)
     for quarters in range(4):
-        turned = (x.rot90(quarters, (2, 3)) for x in batches(scene.test.images, parts))
-        answers = torch.cat([scene.learner.predict(x) for x in turned])
+        turned = (x.rot90(quarters, (2, 3)) for x in batches(given.test.images, parts))
+        answers = torch.cat([given.learner.predict(x) for x in turned])
         found[f"accuracy_turned_{90 * quarters}"] = digits(
             float((answers == labels).double().mean())
         )
     return found
 
 
-def embedding(scene: Scene, probe: str) -> Embeds:
-    """Return the learner if its features can be looked at."""
-    if not isinstance(scene.learner, Embeds):
-        name = type(scene.learner).__name__
+def embedding(given: ProbeInput, probe: str) -> Embeds:
+    """Return what gives the features and vectors of the learner; EarlError if it has none."""
+    found = embedding_of(given.learner)
+    if found is None:
+        name = type(given.learner).__name__
         raise EarlError(f"{name} has no features and class vectors: leave out --probe {probe}")
-    return scene.learner
+    return found
 
 
-def numbers_asked(scene: Scene) -> Tensor:
+def embedding_of(learner: Learner) -> Embeds | None:
+    """Return the learner itself if it is such, or what its `network`, a Classifier, gives."""
+    if isinstance(learner, Embeds):
+        return learner
+    network = getattr(learner, "network", None)
+    return OfClassifier(learner, network) if isinstance(network, Classifier) else None
+
+
+def numbers_asked(given: ProbeInput) -> Tensor:
     """Return the class numbers of the test images that are asked about, (len(asked),)."""
-    return scene.learner.classes.numbers(scene.test.labels[scene.asked])
+    return given.learner.classes.numbers(given.test.labels[given.asked])
 
 
 def first_of(c: int, classes: Tensor, most: int) -> Tensor:
@@ -158,26 +193,23 @@ def features_of(learner: Embeds, images: Images, indices: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def class_cosines(scene: Scene, indices: Tensor) -> Tensor:
+def class_cosines(given: ProbeInput, indices: Tensor) -> Tensor:
     """Return the cosines of test images with the vectors of all seen classes, (n, classes).
 
-    Of EARL's feature where it corrects, after the correction, which leaves no unit vector: its
-    scores are inner products.
+    A learner that corrects its features compares them afterwards, and so does this function.
     """
-    if isinstance(scene.learner, EARL):
-        f_hat = scene.learner.features(scene.test.images[indices])
-        if scene.learner.correction:
-            f_hat = F.normalize(scene.learner.corrected(f_hat), dim=1)
-        return (f_hat @ scene.learner.vectors().T).cpu()
-    learner = embedding(scene, "cosines")
-    h = features_of(learner, scene.test.images, indices)
-    return F.normalize(h, dim=1) @ F.normalize(learner.vectors().float().cpu(), dim=1).T
+    learner = embedding(given, "cosines")
+    h = learner.features(given.test.images[indices])
+    if isinstance(learner, Corrects):
+        h = learner.corrected(h)
+    W = F.normalize(learner.vectors().float().cpu(), dim=1)
+    return F.normalize(h.float().cpu(), dim=1) @ W.T
 
 
-def age(scene: Scene, c: int) -> int:
+def age(given: ProbeInput, c: int) -> int:
     """Return how many samples have arrived since the first of the c-th class."""
-    labels = scene.train.labels[scene.seen]
-    return scene.step - 1 - int((labels == scene.learner.classes.ids(torch.tensor(c))).nonzero()[0])
+    labels = given.train.labels[given.seen]
+    return given.step - 1 - int((labels == given.learner.classes.ids(torch.tensor(c))).nonzero()[0])
 
 
 def digits(value: float) -> float:

@@ -20,109 +20,224 @@ if TYPE_CHECKING:  # types only: importing these would import torch
     from earl.learning.learner import Learner
     from earl.report.figures.canvas import Draw
 
-METHODS: "Registry[Callable[..., Learner]]" = Registry("method")
-METHODS.list("earl", "earl.methods.earl:EARL", "fixed ETF, preparatory data, residual correction")
-METHODS.list("vanilla-etf", "earl.methods.earl:vanilla_etf", "EARL without either of its additions")
-METHODS.list("earl-no-rc", "earl.methods.earl:earl_no_rc", "EARL without residual correction")
-METHODS.list("earl-no-pdt", "earl.methods.earl:earl_no_pdt", "EARL without preparatory data")
-METHODS.list(
-    "earl-learnable", "earl.methods.earl:earl_learnable", "EARL with trained class vectors"
-)
-METHODS.list("er", "earl.methods.er:ER", "experience replay from a reservoir")
-METHODS.list("er-mir", "earl.methods.er_mir:ERMIR", "ER that replays what the new samples disturb")
-METHODS.list("ewc", "earl.methods.ewc:EWC", "ER with a Fisher penalty; uses task boundaries")
-METHODS.list("polrs", "earl.methods.polrs:PoLRS", "ER at three learning rates; the best goes on")
-METHODS.list("der++", "earl.methods.derpp:DERpp", "replays labels, and the logits of their time")
-METHODS.list("x-der", "earl.methods.xder:XDER", "DER++ that renews logits and prepares output rows")
-METHODS.list("scr", "earl.methods.scr:SCR", "contrastive replay; answers by nearest class mean")
-METHODS.list("memo", "earl.methods.memo:MEMO", "a copy of the last stage per task; uses boundaries")
-METHODS.list("oddl", "earl.methods.oddl:ODDL", "experts with VAEs, a new one when the data change")
-METHODS.list(
-    "remind", "earl.methods.frozen:REMIND", "freezes its first blocks, replays their codes"
-)
-METHODS.list("nc-fscil", "earl.methods.frozen:NCFSCIL", "fixed ETF behind blocks that are frozen")
-METHODS.list(
-    "er-memory-only",
-    "earl.methods.er_memory_only:MemoryOnlyER",
-    "control: ER trained like EARL, from a balanced memory alone",
-)
-
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """What one wants to know of a method before choosing it."""
+    """What one wants to know of a method before choosing it, and its colour in figures."""
 
     paper: str
     boundaries: bool  # is it told where tasks end?
     stores: str
     compute: float  # of an update beside ER's, with the settings of CIFAR-10
+    colour: str
 
 
-METHOD_FACTS = {
-    "earl": MethodFacts("Seo 2024", False, "images, features", 1.03),
-    "vanilla-etf": MethodFacts("Seo 2024", False, "images", 1.03),
-    "earl-no-rc": MethodFacts("Seo 2024", False, "images", 1.03),
-    "earl-no-pdt": MethodFacts("Seo 2024", False, "images, features", 1.03),
-    "earl-learnable": MethodFacts("Seo 2024", False, "images, features", 1.03),
-    "er": MethodFacts("Rolnick 2019", False, "images", 1.0),
-    "er-mir": MethodFacts("Aljundi 2019", False, "images", 3.59),
-    "ewc": MethodFacts("Kirkpatrick 2017", True, "images, weights", 1.0),
-    "polrs": MethodFacts("Cai 2021", False, "images, networks", 3.06),
-    "der++": MethodFacts("Buzzega 2020", False, "images, logits", 1.0),
-    "x-der": MethodFacts("Boschini 2022", True, "images, logits", 3.0),
-    "scr": MethodFacts("Mai 2021", False, "images", 2.0),
-    "memo": MethodFacts("Zhou 2023", True, "images, blocks", 1.16),
-    "oddl": MethodFacts("Ye 2022", False, "images, networks", 2.07),
-    "remind": MethodFacts("Hayes 2020", False, "codes", 0.25),
-    "nc-fscil": MethodFacts("Yang 2023", False, "codes", 0.25),
-    "er-memory-only": MethodFacts("Rolnick 2019", False, "images", 1.0),
-}
+@dataclass(frozen=True)
+class DatasetFacts:
+    """What is known of a data set before it is loaded; of the user's own data, nothing."""
 
-# A loader is handed a Source (earl/datasets/source.py): folders and options.
-DATASETS: "Registry[Callable[[Source], Dataset]]" = Registry("data set")
-DATASETS.list(
-    "digits", "earl.data.sets.digits:load", "1 797 handwritten digits, 16 px; come with earl"
+    image_shape: tuple[int, int, int] | None = None  # channels, height and width
+    classes: int = 0
+    find: str = ""  # the function that tells where it lies, as "module:function"
+
+
+# Okabe and Ito's colours, then Tol's, which colour-blind readers can tell apart. There are more
+# methods than such colours: where many are drawn, marks and dashes tell them apart too.
+METHODS: "Registry[Callable[..., Learner]]" = Registry("method")
+METHODS.list(
+    "earl",
+    "earl.methods.earl:EARL",
+    "fixed ETF, preparatory data, residual correction",
+    MethodFacts("Seo 2024", False, "images, features", 1.03, "#D55E00"),
 )
-DATASETS.list("shapes", "earl.data.sets.shapes:load", "synthetic patterns, 8 px; for tests")
-DATASETS.list("cifar10", "earl.data.sets.cifar:cifar10", "50 000 images, 10 classes, 32 px")
-DATASETS.list("cifar100", "earl.data.sets.cifar:cifar100", "50 000 images, 100 classes, 32 px")
+METHODS.list(
+    "vanilla-etf",
+    "earl.methods.earl:vanilla_etf",
+    "EARL without either of its additions",
+    MethodFacts("Seo 2024", False, "images", 1.03, "#009E73"),
+)
+METHODS.list(
+    "earl-no-rc",
+    "earl.methods.earl:earl_no_rc",
+    "EARL without residual correction",
+    MethodFacts("Seo 2024", False, "images", 1.03, "#E69F00"),
+)
+METHODS.list(
+    "earl-no-pdt",
+    "earl.methods.earl:earl_no_pdt",
+    "EARL without preparatory data",
+    MethodFacts("Seo 2024", False, "images, features", 1.03, "#CC79A7"),
+)
+METHODS.list(
+    "earl-learnable",
+    "earl.methods.earl:earl_learnable",
+    "EARL with trained class vectors",
+    MethodFacts("Seo 2024", False, "images, features", 1.03, "#005F73"),
+)
+METHODS.list(
+    "er",
+    "earl.methods.er:ER",
+    "experience replay from a reservoir",
+    MethodFacts("Rolnick 2019", False, "images", 1.0, "#0072B2"),
+)
+METHODS.list(
+    "er-mir",
+    "earl.methods.er_mir:ERMIR",
+    "ER that replays what the new samples disturb",
+    MethodFacts("Aljundi 2019", False, "images", 3.59, "#332288"),
+)
+METHODS.list(
+    "ewc",
+    "earl.methods.ewc:EWC",
+    "ER with a Fisher penalty; uses task boundaries",
+    MethodFacts("Kirkpatrick 2017", True, "images, weights", 1.0, "#AA4499"),
+)
+METHODS.list(
+    "polrs",
+    "earl.methods.polrs:PoLRS",
+    "ER at three learning rates; the best goes on",
+    MethodFacts("Cai 2021", False, "images, networks", 3.06, "#999933"),
+)
+METHODS.list(
+    "der++",
+    "earl.methods.derpp:DERpp",
+    "replays labels, and the logits of their time",
+    MethodFacts("Buzzega 2020", False, "images, logits", 1.0, "#000000"),
+)
+METHODS.list(
+    "x-der",
+    "earl.methods.xder:XDER",
+    "DER++ that renews logits and prepares output rows",
+    MethodFacts("Boschini 2022", True, "images, logits", 3.0, "#7F7F7F"),
+)
+METHODS.list(
+    "scr",
+    "earl.methods.scr:SCR",
+    "contrastive replay; answers by nearest class mean",
+    MethodFacts("Mai 2021", False, "images", 2.0, "#117733"),
+)
+METHODS.list(
+    "memo",
+    "earl.methods.memo:MEMO",
+    "a copy of the last stage per task; uses boundaries",
+    MethodFacts("Zhou 2023", True, "images, blocks", 1.16, "#882255"),
+)
+METHODS.list(
+    "oddl",
+    "earl.methods.oddl:ODDL",
+    "experts with VAEs, a new one when the data change",
+    MethodFacts("Ye 2022", False, "images, networks", 2.07, "#44AA99"),
+)
+METHODS.list(
+    "remind",
+    "earl.methods.frozen:REMIND",
+    "freezes its first blocks, replays their codes",
+    MethodFacts("Hayes 2020", False, "codes", 0.25, "#CC6677"),
+)
+METHODS.list(
+    "nc-fscil",
+    "earl.methods.frozen:NCFSCIL",
+    "fixed ETF behind blocks that are frozen",
+    MethodFacts("Yang 2023", False, "codes", 0.25, "#B8A13A"),
+)
+METHODS.list(
+    "er-memory-only",
+    "earl.methods.er_memory_only:MemoryOnlyER",
+    "control: ER trained like EARL, from a balanced memory alone",
+    MethodFacts("Rolnick 2019", False, "images", 1.0, "#56B4E9"),
+)
+
+# A loader is handed a Source (earl/data/source.py): folders and options.
+DATASETS: "Registry[Callable[[Source], Dataset]]" = Registry("data set", DatasetFacts())
 DATASETS.list(
-    "tiny-imagenet", "earl.data.sets.tiny_imagenet:load", "100 000 images, 200 classes, 64 px"
+    "digits",
+    "earl.data.sets.digits:load",
+    "1 797 handwritten digits, 16 px; come with earl",
+    DatasetFacts((1, 16, 16), 10),
 )
 DATASETS.list(
-    "imagenet-200", "earl.data.sets.imagenet:load200", "TinyImageNet's classes of ImageNet, 224 px"
+    "shapes",
+    "earl.data.sets.shapes:load",
+    "synthetic patterns, 8 px; for tests",
+    DatasetFacts((3, 8, 8), 4),
 )
 DATASETS.list(
-    "imagenet-1k", "earl.data.sets.imagenet:load1k", "1.28 million images, 1 000 classes, 224 px"
+    "cifar10",
+    "earl.data.sets.cifar:cifar10",
+    "50 000 images, 10 classes, 32 px",
+    DatasetFacts((3, 32, 32), 10, find="earl.data.sets.cifar:find10"),
 )
-DATASETS.list("clear-10", "earl.data.sets.clear:load10", "10 classes over ten years, 224 px")
-DATASETS.list("clear-100", "earl.data.sets.clear:load100", "100 classes over ten years, 224 px")
-DATASETS.list("folder", "earl.data.sets.folder:load", "your own: folder:PATH, a folder per class")
 DATASETS.list(
-    "csv", "earl.data.sets.csv_list:load", "your own: csv:FILE with path,label[,time][,split]"
+    "cifar100",
+    "earl.data.sets.cifar:cifar100",
+    "50 000 images, 100 classes, 32 px",
+    DatasetFacts((3, 32, 32), 100, find="earl.data.sets.cifar:find100"),
+)
+DATASETS.list(
+    "tiny-imagenet",
+    "earl.data.sets.tiny_imagenet:load",
+    "100 000 images, 200 classes, 64 px",
+    DatasetFacts((3, 64, 64), 200, find="earl.data.sets.tiny_imagenet:find"),
+)
+DATASETS.list(
+    "imagenet-200",
+    "earl.data.sets.imagenet:load200",
+    "TinyImageNet's classes of ImageNet, 224 px",
+    DatasetFacts((3, 224, 224), 200, find="earl.data.sets.imagenet:find200"),
+)
+DATASETS.list(
+    "imagenet-1k",
+    "earl.data.sets.imagenet:load1k",
+    "1.28 million images, 1 000 classes, 224 px",
+    DatasetFacts((3, 224, 224), 1000, find="earl.data.sets.imagenet:find1k"),
+)
+DATASETS.list(
+    "clear-10",
+    "earl.data.sets.clear:load10",
+    "10 classes over ten years, 224 px",
+    DatasetFacts((3, 224, 224), 10, find="earl.data.sets.clear:find10"),
+)
+DATASETS.list(
+    "clear-100",
+    "earl.data.sets.clear:load100",
+    "100 classes over ten years, 224 px",
+    DatasetFacts((3, 224, 224), 100, find="earl.data.sets.clear:find100"),
+)
+DATASETS.list(
+    "folder",
+    "earl.data.sets.folder:load",
+    "your own: folder:PATH, a folder per class",
+    DatasetFacts(find="earl.data.sets.folder:find"),
+)
+DATASETS.list(
+    "csv",
+    "earl.data.sets.csv_list:load",
+    "your own: csv:FILE with path,label[,time][,split]",
+    DatasetFacts(find="earl.data.sets.csv_list:find"),
 )
 DATASETS.list(
     "parquet",
     "earl.data.sets.parquet:load",
     "your own: parquet:PATH with an image and a label column",
+    DatasetFacts(find="earl.data.sets.parquet:find"),
 )
 
 STREAMS: "Registry[Callable[..., Schedule]]" = Registry("stream")
 STREAMS.list(
-    "disjoint", "earl.data.streams:disjoint", "tasks of different classes, one after the other"
+    "disjoint", "earl.data.setups:disjoint", "tasks of different classes, one after the other"
 )
-STREAMS.list("gaussian", "earl.data.streams:gaussian", "classes come and go on a Gaussian schedule")
+STREAMS.list("gaussian", "earl.data.setups:gaussian", "classes come and go on a Gaussian schedule")
 STREAMS.list(
-    "periodic-gaussian", "earl.data.streams:periodic_gaussian", "classes come, go and come again"
+    "periodic-gaussian", "earl.data.setups:periodic_gaussian", "classes come, go and come again"
 )
 STREAMS.list(
-    "iblurry", "earl.data.streams:iblurry", "tasks whose classes partly leak into the others"
+    "iblurry", "earl.data.setups:iblurry", "tasks whose classes partly leak into the others"
 )
-STREAMS.list("longtail", "earl.data.streams:longtail", "Gaussian, with few samples of most classes")
+STREAMS.list("longtail", "earl.data.setups:longtail", "Gaussian, with few samples of most classes")
 STREAMS.list(
-    "clear", "earl.data.streams:clear", "time buckets in order, new classes in each of them"
+    "clear", "earl.data.setups:clear", "time buckets in order, new classes in each of them"
 )
-STREAMS.list("iid", "earl.data.streams:iid", "all samples shuffled")
+STREAMS.list("iid", "earl.data.setups:iid", "all samples shuffled")
 
 METRICS: "Registry[Metric]" = Registry("metric")
 METRICS.list(

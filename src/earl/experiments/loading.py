@@ -1,57 +1,21 @@
 """Loading a data set by its name, with the options that every data set has."""
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from earl.data.dataset import Dataset
 from earl.data.reduce import reduced, rotated, with_smaller_exam, with_validation
 from earl.data.seals import fingerprint
-from earl.data.source import Progress, Source, silent, slug
+from earl.data.source import Progress, Source, silent
 from earl.errors import InvalidSetting, RunConflict
 from earl.experiments.catalogue import DATASETS
+from earl.experiments.machine import workers
+from earl.experiments.names import Name
+from earl.experiments.places import Places
 
 MAY_CHANGE = ("source", "skipped", "class_words")  # facts about data that no result hangs on
-OWN = ("folder", "csv", "parquet")  # kinds that are followed by a path
-
-
-@dataclass(frozen=True)
-class Name:
-    """A data set as a user names it: "cifar10", or "folder:~/photos"."""
-
-    kind: str
-    path: str = ""
-
-    @classmethod
-    def read(cls, text: str) -> "Name":
-        """Return a name whose kind there is; a relative path becomes absolute."""
-        kind, colon, path = text.partition(":")
-        DATASETS.entry(kind)
-        if kind in OWN and not path:
-            raise InvalidSetting(f"{kind} needs a path, as in {kind}:~/{example(kind)}")
-        if kind not in OWN and colon:
-            raise InvalidSetting(f"{kind} takes no path; say where it is with --data-root")
-        if path and not path.startswith("~"):
-            path = str(Path(path).absolute())
-        return cls(kind, path)
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.path}" if self.path else self.kind
-
-    def folder(self) -> str:
-        """Return a short and safe name for a folder of runs."""
-        if not self.path:
-            return self.kind
-        path = Path(self.path).expanduser()
-        return (
-            f"{self.kind}-{slug(path.stem if path.suffix in ('.csv', '.parquet') else path.name)}"
-        )
-
-
-def example(kind: str) -> str:
-    return "photos/labels.csv" if kind == "csv" else "photos"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,34 +40,33 @@ class DataOptions:
 def source_of(
     name: Name,
     options: DataOptions,
-    *,
-    root: Path,
-    cache: Path,
+    places: Places,
     workers: int = 1,
     progress: Progress = silent,
 ) -> Source:
-    """Return what a loader is handed."""
+    """Return what a loader is handed: places, and those of the options that are for loaders."""
+    taken = {field.name for field in fields(Source)} - {"mean", "std"}
     return Source(
-        root=root,
-        cache=cache,
+        root=places.data_root,
+        cache=places.cache_root,
         path=name.path,
         workers=workers,
         progress=progress,
-        image_size=options.image_size,
-        skip_broken=options.skip_broken,
-        hold_out=options.hold_out,
-        class_list=options.class_list,
-        image_column=options.image_column,
-        label_column=options.label_column,
         mean=numbers("mean", options.mean),
         std=numbers("std", options.std),
+        **{name: value for name, value in asdict(options).items() if name in taken},
     )
 
 
-def load_dataset(name: Name, options: DataOptions, source: Source) -> Dataset:
+def load_data(
+    name: str,
+    options: DataOptions | None = None,
+    places: Places | None = None,
+    progress: Progress = silent,
+) -> Dataset:
     """Return a data set: found, prepared if need be, divided, reduced and turned."""
-    loader: Callable[[Source], Dataset] = DATASETS[name.kind]
-    dataset = loader(source)
+    options, places, parsed = options or DataOptions(), places or Places.find(), Name.read(name)
+    dataset = DATASETS[parsed.kind](source_of(parsed, options, places, workers(), progress))
     dataset = replace(dataset, images_sha256=images_sha256(dataset))
     dataset = with_validation(dataset, options.validation)
     dataset = with_smaller_exam(dataset, options.exam_per_class)
@@ -116,7 +79,7 @@ def images_sha256(dataset: Dataset) -> str:
     return dataset.images_sha256 or fingerprint(dataset.train.images, dataset.test.images)
 
 
-def facts(dataset: Dataset) -> dict[str, Any]:
+def facts_of_data(dataset: Dataset) -> dict[str, Any]:
     """Return what a run records about its data: a run that goes on must find the same."""
     sum_ = hashlib.sha256()
     for split in (dataset.train, dataset.test):

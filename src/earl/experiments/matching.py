@@ -2,21 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from earl.data.dataset import Dataset, Split
 from earl.errors import InvalidSetting
+from earl.experiments.experiment import Experiment
+from earl.experiments.learners import Shape, learner_without_data
 from earl.experiments.recipes import Value
 from earl.learning.bytes_held import bytes_held
 from earl.learning.learner import Learner
 from earl.methods.earl.earl import EARL
 from earl.randomness import Randomness
-
-if TYPE_CHECKING:
-    from earl.experiments.experiment import Experiment
 
 # Passes are counted on a network of the same depth that costs next to nothing.
 TINY: Mapping[str, Value] = {"width": 16}
@@ -42,31 +39,29 @@ class Cost:
         return sum(self.bytes.values())
 
 
-def cost_of(
-    experiment: "Experiment", image_shape: tuple[int, int, int], classes: int, tasks: int = 2
-) -> Cost:
+def cost_of(experiment: Experiment, image_shape: Shape, classes: int, tasks: int = 2) -> Cost:
     """Return what an experiment's method costs on images of this shape, without any data.
 
     How many passes an update takes does not depend on the network, so they are counted on a tiny
     one; what a pass costs, and what is held, comes from the real one.
     """
-    learner = fed(experiment, image_shape, classes, tasks)
+    learner = warmed_up(experiment, image_shape, classes, tasks)
     passes = passes_per_update(experiment, image_shape[0], classes, tasks)
-    flops = sum(n * learner.work.price(name) for name, n in passes.items() if n)
+    flops = sum(n * learner.work.flops_per_input(name) for name, n in passes.items() if n)
     if not isinstance(learner, EARL):
         return Cost(flops, bytes_held(learner))
-    answer = learner.work.price("forwards"), learner.correction_flops()
+    answer = learner.work.flops_per_input("forwards"), learner.correction_flops()
     return Cost(flops, bytes_held(learner), *answer)
 
 
 def passes_per_update(
-    experiment: "Experiment", channels: int, classes: int, tasks: int
+    experiment: Experiment, channels: int, classes: int, tasks: int
 ) -> dict[str, float]:
     """Return how many passes of each name an update takes, once there is enough in memory."""
     shape = (channels, TINY_SIDE, TINY_SIDE)
     tiny = replace(experiment, settings={**experiment.settings, **TINY})
     n = int(tiny.values()["batch_size"])
-    learner = fed(tiny, shape, classes, tasks, at_least=2 * n + CANDIDATES)
+    learner = warmed_up(tiny, shape, classes, tasks, at_least=2 * n + CANDIDATES)
     x, y = random_images(shape, classes, n)
     before, updates = dict(learner.work.counts), learner.work.updates
     while learner.work.updates == updates:  # iterations may be a small part of one
@@ -75,9 +70,9 @@ def passes_per_update(
     return {name: (n - before.get(name, 0)) / done for name, n in learner.work.counts.items()}
 
 
-def fed(
-    experiment: "Experiment",
-    image_shape: tuple[int, int, int],
+def warmed_up(
+    experiment: Experiment,
+    image_shape: Shape,
     classes: int,
     tasks: int,
     at_least: int = 0,
@@ -91,7 +86,7 @@ def fed(
     if "begin" in experiment.options().names():
         changes["begin"] = 0  # likewise
     settings = {**experiment.settings, **changes}
-    quick = noise_learner(replace(experiment, settings=settings), image_shape, n)
+    quick = learner_without_data(replace(experiment, settings=settings), image_shape, n)
     for task, part in enumerate(torch.arange(n).chunk(tasks)):
         if task:
             quick.end_task()
@@ -99,28 +94,19 @@ def fed(
     quick.finish()
     settings.pop("batch_size"), settings.pop("iterations")
     settings |= {k: v for k, v in experiment.settings.items() if k in ("batch_size", "iterations")}
-    learner = noise_learner(replace(experiment, settings=settings), image_shape, n)
+    learner = learner_without_data(replace(experiment, settings=settings), image_shape, n)
     learner.load_state_dict(quick.state_dict())
     return learner
 
 
-def noise_learner(experiment: "Experiment", shape: tuple[int, int, int], samples: int) -> Learner:
-    """Return an experiment's learner for images of this shape; no data set is needed."""
-    # Counts do not depend on the precision, and this CPU may not take that of a run on a GPU.
-    settings: dict[str, Value] = {**experiment.settings, "precision": "float32"}
-    experiment, grey = replace(experiment, settings=settings), (0.5,) * shape[0]
-    split = Split(torch.empty(0, *shape, dtype=torch.uint8), torch.empty(0, dtype=torch.int64))
-    return experiment.learner(Dataset("noise", split, split, (), grey, grey), samples)
-
-
-def random_images(shape: tuple[int, int, int], classes: int, n: int) -> tuple[Tensor, Tensor]:
+def random_images(shape: Shape, classes: int, n: int) -> tuple[Tensor, Tensor]:
     """Return n images of noise, (n, C, H, W), and their labels (n,), each class in its turn."""
     generator = Randomness(0).at(0, "noise")
     x = torch.randint(256, (n, *shape), generator=generator, dtype=torch.uint8)
     return x, torch.arange(n) * classes // n
 
 
-def reference(experiment: "Experiment") -> "Experiment":
+def reference(experiment: Experiment) -> Experiment:
     """Return the experiment that another is matched to: all it shares with the method `to`."""
     other = replace(experiment, method=experiment.to, settings={}, match="", to="")
     options, mine = other.options(), experiment.options()
@@ -132,11 +118,10 @@ def reference(experiment: "Experiment") -> "Experiment":
     return replace(other, settings=shared)
 
 
-def matched(experiment: "Experiment", dataset: Dataset, tasks: int) -> dict[str, float]:
+def matched(experiment: Experiment, shape: Shape, classes: int, tasks: int) -> dict[str, float]:
     """Return the settings that give an experiment the budget of its reference, or none."""
     if not experiment.match:
         return {}
-    shape, classes = dataset.image_shape, len(dataset.class_names)
     other = reference(experiment)
     theirs = cost_of(other, shape, classes, tasks)
     if experiment.match == "flops":
@@ -145,14 +130,14 @@ def matched(experiment: "Experiment", dataset: Dataset, tasks: int) -> dict[str,
 
 
 def memory_for(
-    experiment: "Experiment",
+    experiment: Experiment,
     theirs: Cost,
-    shape: tuple[int, int, int],
+    shape: Shape,
     classes: int,
     tasks: int,
 ) -> int:
     """Return the number of samples with which a method holds as many bytes as its reference."""
-    learner = fed(experiment, shape, classes, tasks)
+    learner = warmed_up(experiment, shape, classes, tasks)
     mine = bytes_held(learner)
     M = learner.setting.memory_size
     image = shape[0] * shape[1] * shape[2]

@@ -3,18 +3,16 @@
 They are no part of an experiment: another machine keeps them elsewhere.
 """
 
-import math
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from earl.errors import InvalidSetting
-
-WORKERS = 8  # decode at a time, at most
-MOST_THREADS = 512  # of a run; with very many more torch ends the process
+from earl.errors import EarlError
+from earl.storage.files import make_directory
 
 
 @dataclass(frozen=True)
@@ -59,27 +57,20 @@ def choose(
     return Path(said).expanduser().absolute() if said else ours
 
 
-def workers() -> int:
-    """Return how many images may be decoded at a time here."""
-    return min(WORKERS, cores())
-
-
-def check_threads(threads: int) -> int:
-    """Return the number if torch can work with so many threads."""
-    if not 1 <= threads <= MOST_THREADS:
-        raise InvalidSetting(f"threads = {threads} must be from 1 to {MOST_THREADS}")
-    return threads
-
-
-def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Return how many cores this process may use: those it is bound to, or its container's share.
-
-    A container may see all cores of its host and be given the time of two: more threads than that
-    would wait for each other.
-    """
-    usable = len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
+def make_writable(out: Path) -> None:
+    """Make the directory of all runs, or say why that cannot be."""
     try:
-        time, period = map(int, quota.read_text(encoding="ascii").split())
-    except (OSError, ValueError):  # no such file, or "max"
-        return usable
-    return max(1, min(usable, math.ceil(time / period)))
+        check_writable(out)
+        make_directory(out.absolute())
+    except OSError as error:
+        raise EarlError(f"cannot write to {out}: {error.strerror}; choose another --out") from None
+
+
+def check_writable(folder: Path) -> None:
+    """Raise OSError if nothing can be written to a folder, or where it would be made."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(there)) from None

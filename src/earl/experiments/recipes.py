@@ -100,17 +100,6 @@ RECIPES: Mapping[str, Mapping[str, Value]] = {
     },
 }
 
-# Channels, height and width of an image, and the number of classes: what costs depend on.
-SHAPES: Mapping[str, tuple[tuple[int, int, int], int]] = {
-    "cifar10": ((3, 32, 32), 10),
-    "cifar100": ((3, 32, 32), 100),
-    "tiny-imagenet": ((3, 64, 64), 200),
-    "imagenet-200": ((3, 224, 224), 200),
-    "imagenet-1k": ((3, 224, 224), 1000),
-    "clear-10": ((3, 224, 224), 10),
-    "clear-100": ((3, 224, 224), 100),
-}
-
 
 def recipe(dataset: str) -> Mapping[str, Value]:
     """Return the settings of a data set; one without a recipe gets the general defaults."""

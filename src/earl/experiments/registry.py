@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from earl.errors import UnknownName, suggest
 
@@ -17,6 +17,7 @@ class Entry(Generic[T]):
     name: str
     about: str
     target: T | str  # the object itself, or "package.module:attribute"
+    facts: Any = None  # what else is known of it without importing it
 
 
 class Registry(Generic[T]):
@@ -25,19 +26,21 @@ class Registry(Generic[T]):
     Built-in objects are listed by their import path, so that listing names imports nothing heavy.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, facts: Any = None) -> None:
+        """Make an empty registry of one kind; `facts` are those of an entry that tells none."""
         self.kind = kind
+        self.facts = facts
         self._entries: dict[str, Entry[T]] = {}
 
-    def list(self, name: str, where: str, about: str) -> None:
+    def list(self, name: str, where: str, about: str, facts: Any = None) -> None:
         """Enter an object by where it lives ("module:attribute"); it is imported when asked for."""
-        self._add(Entry(name, about, where))
+        self._add(Entry(name, about, where, facts or self.facts))
 
     def register(self, name: str, about: str = "") -> Callable[[T], T]:
         """Enter the decorated object under `name`."""
 
         def enter(thing: T) -> T:
-            self._add(Entry(name, about or first_line(thing), thing))
+            self._add(Entry(name, about or first_line(thing), thing, self.facts))
             return thing
 
         return enter
@@ -45,8 +48,7 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> T:
         entry = self.entry(name)
         if isinstance(entry.target, str):
-            module, _, attribute = entry.target.partition(":")
-            thing: T = getattr(importlib.import_module(module), attribute)
+            thing: T = imported(entry.target)
             return thing
         return entry.target
 
@@ -68,6 +70,12 @@ class Registry(Generic[T]):
         if entry.name in self._entries:
             raise ValueError(f"{self.kind} {entry.name!r} is registered already")
         self._entries[entry.name] = entry
+
+
+def imported(where: str) -> Any:
+    """Return the object that lives at "module:attribute"."""
+    module, _, attribute = where.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def first_line(thing: object) -> str:

@@ -2,15 +2,15 @@
 
 from earl.learning.classes import Classes
 from earl.learning.learner import UNKNOWN, Learner, Stateful
-from earl.learning.memory import Memory, Policy, draw_distinct
+from earl.learning.memory import Memory, Policy, draw_distinct, with_replay
 from earl.learning.pace import Pace, Waiting
 from earl.learning.passes import adam, ask, forward
 from earl.learning.policies import (
     POLICIES,
-    below,
     class_reservoir,
     gdumb,
     greedy_balanced,
+    random_int,
     reservoir,
 )
 from earl.learning.setting import Setting
@@ -31,11 +31,12 @@ __all__ = [
     "Work",
     "adam",
     "ask",
-    "below",
     "class_reservoir",
     "draw_distinct",
     "forward",
     "gdumb",
     "greedy_balanced",
+    "random_int",
     "reservoir",
+    "with_replay",
 ]

@@ -1,4 +1,4 @@
-"""Budgets: the bytes that a learner holds, part by part."""
+"""The bytes that a learner holds, part by part."""
 
 from torch import nn
 from torch.optim import Optimizer
@@ -10,8 +10,8 @@ from earl.learning.pace import Pace, Waiting
 from earl.learning.work import Work
 from earl.storage.state import flatten
 
-KINDS = {"x": "images", "y": "labels"}  # columns of a memory by their everyday names
-COUNTERS = (Optimizer, Classes, Pace, Work)  # are not needed to answer, or weigh nothing
+KINDS = {"x": "images", "y": "labels"}  # what columns of a memory are called in reports
+COUNTERS = (Optimizer, Classes, Pace, Work)  # not needed to answer, or of no size
 
 
 def bytes_held(learner: Learner) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What may be given to a learner: raw images with class ids, in tensors that hold their numbers."""
+"""Checks of what a learner is given: raw images with class ids, in ordinary dense tensors."""
 
 import torch
 from torch import Tensor
@@ -51,7 +51,7 @@ def check_dense(t: Tensor, what: str) -> None:
 
 
 def unlike_dense(t: Tensor) -> str:
-    """Return what keeps a tensor from being read like any other, or nothing."""
+    """Return why a tensor cannot be read like any other; "" if it can."""
     if t.is_nested:  # before all else: asked for its shape, it may raise
         return "nested"
     if t.is_meta:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from earl.errors import InvalidSetting
 from earl.learning.classes import Classes
+from earl.learning.pace import Waiting
 from earl.learning.setting import Setting
 from earl.learning.work import Pass, Work
 from earl.nn.finite import most_likely
@@ -30,7 +31,7 @@ class Learner(ABC):
     setting: Setting
     classes: Classes
     work: Work
-    own_views: float = 0  # images trained on that `augment` did not make, for each that it did
+    own_views: float = 0  # views of its own that a method trains on, for each image of `augment`
 
     @abstractmethod
     def observe(self, x: Tensor, y: Tensor) -> None:
@@ -47,8 +48,15 @@ class Learner(ABC):
     def end_task(self) -> None:  # noqa: B027  (optional on purpose)
         """A boundary was announced; methods that know no tasks ignore it."""
 
-    def finish(self) -> None:  # noqa: B027
-        """The stream has ended; methods that collect samples before they train catch up."""
+    def finish(self) -> None:
+        """The stream has ended: train on the samples that still wait for more of them."""
+        for part in self.parts().values():
+            if isinstance(part, Waiting):
+                part.flush()
+
+    def named_parts(self, *names: str) -> dict[str, Stateful]:
+        """Return the attributes of these names: the parts of a learner that has all as such."""
+        return {name: getattr(self, name) for name in names}
 
     def passes(self) -> Mapping[str, Pass]:
         """Return the passes that `work` counts: training on an image, and looking at one."""
@@ -57,7 +65,7 @@ class Learner(ABC):
         return {"images": Pass(network, shape), "forwards": Pass(network, shape, trains=False)}
 
     def costs(self) -> dict[str, float]:
-        """Return what learning has cost so far; what a question costs beyond a forward pass."""
+        """Return what learning has cost so far, and what an answer costs beyond a forward pass."""
         return self.work.costs()
 
     def predict(self, x: Tensor) -> Tensor:

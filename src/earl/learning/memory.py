@@ -1,7 +1,7 @@
-"""Episodic memory: a fixed number of rows, and a policy for whom a newcomer replaces."""
+"""Episodic memory: a fixed number of rows, and a policy that says which one a new sample takes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -88,7 +88,7 @@ class Memory:
             self._columns[name][rows.numpy()] = values
 
     def remove(self, rows: Tensor) -> None:
-        """Drop rows; the others move up in their order. What was seen stays counted."""
+        """Drop rows; the others move up and keep their order. What was seen is still counted."""
         dropped = set(rows.tolist())
         kept = [row for row in range(len(self)) if row not in dropped]
         for column in self._columns.values():
@@ -184,6 +184,23 @@ class Memory:
             rows[place] = last
             self._place[last] = place
         self.counts[c] -= 1
+
+
+class Replayed(Protocol):
+    """What samples can be drawn from: a Memory, or what takes its place."""
+
+    def __len__(self) -> int: ...
+    def sample(self, n: int, *names: str, generator: Generator) -> tuple[Tensor, ...]: ...
+
+
+def with_replay(
+    X: Tensor, Y: Tensor, memory: Replayed, n: int, generator: Generator
+) -> tuple[Tensor, Tensor]:
+    """Return new samples X (w, ...), Y (w,) and, behind them, a draw of n - w from the memory."""
+    if not len(memory):
+        return X, Y
+    X_m, Y_m = memory.sample(n - len(Y), "x", "y", generator=generator)
+    return torch.cat((X, X_m)), torch.cat((Y, Y_m))
 
 
 _NO_LABELS = np.zeros(0, dtype=np.int64)

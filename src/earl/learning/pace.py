@@ -1,6 +1,6 @@
 """When a learner trains: how many updates its samples have earned, and which of them wait."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -50,34 +50,34 @@ class Pace:
 
 
 class Waiting:
-    """Samples that have arrived and are not trained on yet, at most `size` of them."""
+    """Samples that have arrived and are not trained on yet; `size` of them are learned at once."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, learn: Callable[[Tensor, Tensor], None]) -> None:
         self.size = size
+        self.learn = learn
         self._x: list[Tensor] = []
         self._y: list[Tensor] = []
 
     def __len__(self) -> int:
         return len(self._x)
 
-    @property
-    def full(self) -> bool:
-        return len(self) >= self.size
-
     def append(self, x: Tensor, y: Tensor) -> None:
-        """Add samples x (b, C, H, W), y (b,)."""
+        """Add a sample x (1, C, H, W), y (1,); learn all that wait if there are enough of them."""
         self._x.extend(x.clone())  # the caller may reuse its buffer
         self._y.extend(y.clone())
+        if len(self) >= self.size:
+            self.flush()
+
+    def flush(self) -> None:
+        """Learn all samples that wait, if there are any, and wait for new ones."""
+        if len(self):
+            x, y = self.look()
+            self._x, self._y = [], []
+            self.learn(x, y)
 
     def look(self) -> tuple[Tensor, Tensor]:
         """Return all waiting samples, (W, C, H, W) and (W,), W >= 1."""
         return torch.stack(self._x), torch.stack(self._y)
-
-    def take(self) -> tuple[Tensor, Tensor]:
-        """Return all waiting samples, (W, C, H, W) and (W,), and wait for new ones."""
-        x, y = self.look()
-        self._x, self._y = [], []
-        return x, y
 
     def state_dict(self) -> dict[str, Any]:
         return {"x": list(self._x), "y": list(self._y)}

@@ -6,23 +6,27 @@ import torch
 from torch import Tensor, nn
 
 from earl.learning.setting import Setting
-from earl.nn.modes import evaluating, train_forward
-from earl.nn.precision import precisely, widened
+from earl.nn.modes import eval_mode
+from earl.nn.precision import autocast_for, to_float32
 
 
 def ask(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
     """Return what a network makes of raw images, in evaluation mode; changes nothing."""
     setting.check_images(x)
-    with evaluating(network), torch.inference_mode(), precisely(setting.precision, setting.device):
+    with (
+        eval_mode(network),
+        torch.inference_mode(),
+        autocast_for(setting.precision, setting.device),
+    ):
         out: Tensor = network(setting.view(x.to(setting.device)))
-        return widened(out)
+        return to_float32(out)
 
 
 def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
     """Return what a network makes of a batch that it is trained on, ready as `augment` gives it."""
-    with precisely(setting.precision, setting.device):
-        out = setting.ranks.forward(network, x) if setting.ranks else train_forward(network, x)
-    return widened(out)
+    with autocast_for(setting.precision, setting.device):
+        out = setting.ranks.forward(network, x)
+    return to_float32(out)
 
 
 def adam(parameters: Any, lr: float) -> torch.optim.Adam:

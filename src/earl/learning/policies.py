@@ -1,4 +1,4 @@
-"""Policies of a memory: which of its samples a newcomer replaces."""
+"""Policies of a memory: which of its samples a new one replaces."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ def reservoir(memory: Memory, c: int, generator: Generator) -> int | None:
     """Keep a uniform sample of the stream: the s-th newcomer takes one of s slots, if it exists."""
     if not memory.full:
         return len(memory)
-    row = below(memory.seen, generator)
+    row = random_int(memory.seen, generator)
     return row if row < memory.capacity else None
 
 
@@ -36,7 +36,7 @@ def class_reservoir(memory: Memory, c: int, generator: Generator) -> int | None:
         return len(memory)
     if memory.counts[c] == memory.seen_of[c] - 1 < memory.counts.max():  # it has lost none yet
         return row_of_largest(memory, c, generator)
-    place = below(int(memory.seen_of[c]), generator)
+    place = random_int(int(memory.seen_of[c]), generator)
     rows = memory.rows_of(c)
     return rows[place] if place < len(rows) else None
 
@@ -55,11 +55,11 @@ def row_of_largest(memory: Memory, c: int, generator: Generator) -> int:
     most = counts[counts.argmax()]  # numpy's max takes twice as long
     if counts[c] < most:
         largest = (counts == most).nonzero()[0]
-        c = int(largest[below(len(largest), generator)])
+        c = int(largest[random_int(len(largest), generator)])
     rows = memory.rows_of(c)
-    return rows[below(len(rows), generator)]
+    return rows[random_int(len(rows), generator)]
 
 
-def below(n: int, generator: Generator) -> int:
+def random_int(n: int, generator: Generator) -> int:
     """Return a uniform integer from 0 to n - 1."""
     return int(torch.randint(n, (), generator=generator).item())

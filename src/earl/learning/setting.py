@@ -6,11 +6,11 @@ from typing import Literal
 
 from torch import Generator, Tensor
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning.inputs import check_images, check_labels
 from earl.nn.onednn import require_bfloat16
 from earl.nn.precision import takes_bfloat16_on_cpu
-from earl.nn.ranks import Ranks
+from earl.nn.ranks import ALONE, Alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,18 +26,19 @@ class Setting:
     lr: float = 3e-4
     seed: int = 1
     device: str = "cpu"
-    samples: int | None = None  # of the whole stream, where that is known
-    flops: float | None = None  # that a sample earns for training, instead of `iterations`
-    precision: Literal["float32", "bfloat16"] = "float32"  # of products within networks
-    ranks: Ranks | None = None  # the processes that train together
+    samples: int | None = None  # the length of the stream, where it is known
+    flops: float | None = None  # FLOPs that a sample earns for training, instead of `iterations`
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the products within networks
+    ranks: Alone = ALONE  # the processes that train together
 
     def __post_init__(self) -> None:
         for name in ("memory_size", "batch_size"):
-            if getattr(self, name) < 1:
-                raise InvalidSetting(f"{name} = {getattr(self, name)} must be at least 1")
+            require(getattr(self, name) >= 1, f"{name} = {getattr(self, name)} must be at least 1")
         for name in ("iterations", "lr"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InvalidSetting(f"{name} = {getattr(self, name)} must be positive and finite")
+            require(
+                0 < getattr(self, name) < float("inf"),
+                f"{name} = {getattr(self, name)} must be positive and finite",
+            )
         if takes_bfloat16_on_cpu(self.precision, self.device):
             require_bfloat16()
 

@@ -1,4 +1,4 @@
-"""What learning costs: passes through networks, counted as they happen and priced in FLOPs."""
+"""What learning costs: passes through networks are counted as they happen, and their FLOPs."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from torch import nn
 from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 
-PRICED_ON = 2  # inputs; batch norm wants more than one
+COUNTED_ON = 2  # inputs; batch norm wants more than one
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One kind of pass that updates are made of: a module, the shape of an input, both ways or not.
+    """One kind of pass that updates are made of: a module, the shape of an input, backward or not.
 
     Two passes of a name with different keys cost differently, as when the module has grown.
     """
@@ -28,13 +28,13 @@ class Pass:
 class Work:
     """Counts what learning has cost: updates, passes by name, and their floating-point operations.
 
-    `images` were trained on, which costs a forward and a backward pass; `forwards` were only looked
-    at, to choose or to compare. A method may have passes of other names.
+    `images` are those that were trained on, by a forward and a backward pass; `forwards` were only
+    looked at, to choose or to compare. A method may have passes of other names.
     """
 
     def __init__(self, passes: Callable[[], Mapping[str, Pass]]) -> None:
         self._passes = passes
-        self._prices: dict[str, tuple[Hashable, int]] = {}
+        self._flops_per_input: dict[str, tuple[Hashable, int]] = {}
         self._before = 0  # FLOPs up to the last update
         self.updates = 0
         self.flops = 0
@@ -64,14 +64,14 @@ class Work:
         """Count passes that belong to the next update."""
         for name, n in passes.items():
             self.counts[name] = self.counts.get(name, 0) + n
-            self.flops += n * self.price(name)
+            self.flops += n * self.flops_per_input(name)
 
-    def price(self, name: str) -> int:
+    def flops_per_input(self, name: str) -> int:
         """Return the FLOPs of one pass for one input, measured the first time it is asked for."""
         one = self._passes()[name]
-        if name not in self._prices or self._prices[name][0] != one.key:
-            self._prices[name] = (one.key, flops(one))
-        return self._prices[name][1]
+        if name not in self._flops_per_input or self._flops_per_input[name][0] != one.key:
+            self._flops_per_input[name] = (one.key, flops(one))
+        return self._flops_per_input[name][1]
 
     def costs(self) -> dict[str, float]:
         return {"updates": self.updates, **self.counts, "flops": self.flops}
@@ -97,9 +97,9 @@ def flops(one: Pass) -> int:
     }
     tensors |= {name: buffer.clone() for name, buffer in one.module.named_buffers()}
     at = next(iter(tensors.values()), torch.empty(0)).device
-    x = torch.zeros(PRICED_ON, *one.shape, device=at)
+    x = torch.zeros(COUNTED_ON, *one.shape, device=at)
     with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(one.trains):
         out = functional_call(one.module, tensors, (x,))
         if out.requires_grad:  # of a frozen network only the forward pass is left
             out.sum().backward()
-    return int(counter.get_total_flops()) // PRICED_ON
+    return int(counter.get_total_flops()) // COUNTED_ON

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning import (
     Classes,
     Learner,
@@ -47,8 +47,7 @@ class DERpp(Learner):
         unknown: Literal["hold", "zero", "mask"] = "hold",
     ) -> None:
         for name, value in {"alpha": alpha, "beta": beta, "future": future}.items():
-            if value < 0:
-                raise InvalidSetting(f"{name} = {value} must not be negative")
+            require(value >= 0, f"{name} = {value} must not be negative")
         self.setting = setting
         self.alpha, self.beta, self.future, self.unknown = alpha, beta, future, unknown
         self.randomness = Randomness(setting.seed)
@@ -56,7 +55,7 @@ class DERpp(Learner):
         self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
         self.optimizer = adam(self.network.parameters(), setting.lr)
         self.memory = Memory(setting.memory_size, reservoir)
-        self.waiting = Waiting(max(1, setting.batch_size // 3))
+        self.waiting = Waiting(max(1, setting.batch_size // 3), self._learn_block)
         self.classes = Classes()
         self.work = Work(self.passes)
         self.pace = Pace(setting, self.work)
@@ -70,16 +69,8 @@ class DERpp(Learner):
             draw = self.randomness.at(n, "head")
             self.network.head.grow(n + self.future, self.optimizer, draw)
             self.waiting.append(x_i, y_i)
-            if self.waiting.full:
-                self._learn_block()
 
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
-
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
         width = self.memory.widen("logits", len(self.classes) + self.future)
         z = None
         for _ in self.pace.owed(len(Y)):
@@ -125,31 +116,15 @@ class DERpp(Learner):
     def _look(self, X: Tensor) -> Tensor:
         """Return the logits of seen and spare rows as the network answers now, (b, n + f)."""
         self.work.count(forwards=len(X))
-        with torch.inference_mode():
-            z: Tensor = self.network.head(self.features(X))
-            return z[:, : len(self.classes) + self.future]
+        return ask(self.network, self.setting, X)[:, : len(self.classes) + self.future]
 
     def scores(self, x: Tensor) -> Tensor:
         return ask(self.network, self.setting, x)[:, : len(self.classes)]
 
-    def features(self, x: Tensor) -> Tensor:
-        """Return the backbone's features, (B, size)."""
-        return ask(self.network.backbone, self.setting, x)
-
-    def vectors(self) -> Tensor:
-        """Return the rows of the classifier for the seen classes, (n, size)."""
-        return self.network.head.weight[: len(self.classes)].detach()
-
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.network,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return self.named_parts(
+            "network", "optimizer", "memory", "waiting", "classes", "pace", "work"
+        )
 
 
 def hold(stored: Tensor, spare: int, n: int) -> Tensor:

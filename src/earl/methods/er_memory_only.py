@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import InvalidSetting, require
 from earl.learning import (
     Classes,
     Learner,
@@ -34,8 +34,7 @@ class MemoryOnlyER(Learner):
     """
 
     def __init__(self, backbone: nn.Module, setting: Setting, *, begin: int = 0) -> None:
-        if begin < 0:
-            raise InvalidSetting(f"begin = {begin} must not be negative")
+        require(begin >= 0, f"begin = {begin} must not be negative")
         if setting.samples is not None and begin > setting.samples:
             raise InvalidSetting(
                 f"begin = {begin} is beyond the {setting.samples} samples of the stream: nothing "
@@ -76,20 +75,5 @@ class MemoryOnlyER(Learner):
     def scores(self, x: Tensor) -> Tensor:
         return ask(self.network, self.setting, x)[:, : len(self.classes)]
 
-    def features(self, x: Tensor) -> Tensor:
-        """Return the backbone's features, (B, size)."""
-        return ask(self.network.backbone, self.setting, x)
-
-    def vectors(self) -> Tensor:
-        """Return the rows of the classifier for the seen classes, (n, size)."""
-        return self.network.head.weight[: len(self.classes)].detach()
-
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.network,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return self.named_parts("network", "optimizer", "memory", "classes", "pace", "work")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning import (
     Classes,
     Learner,
@@ -41,10 +41,11 @@ class ERMIR(Learner):
         candidates: int = 50,
         virtual_lr: float = 0.0,
     ) -> None:
-        if candidates < 1:
-            raise InvalidSetting(f"candidates = {candidates} must be at least 1")
-        if not 0 <= virtual_lr < float("inf"):
-            raise InvalidSetting(f"virtual_lr = {virtual_lr} must be positive, or 0 to be lr")
+        require(candidates >= 1, f"candidates = {candidates} must be at least 1")
+        require(
+            0 <= virtual_lr < float("inf"),
+            f"virtual_lr = {virtual_lr} must be positive, or 0 to be lr",
+        )
         self.setting = setting
         self.candidates, self.virtual_lr = candidates, virtual_lr or setting.lr
         self.randomness = Randomness(setting.seed)
@@ -52,7 +53,7 @@ class ERMIR(Learner):
         self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
         self.optimizer = adam(self.network.parameters(), setting.lr)
         self.memory = Memory(setting.memory_size, reservoir)
-        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.waiting = Waiting(max(1, setting.batch_size // 2), self._learn_block)
         self.classes = Classes()
         self.work = Work(self.passes)
         self.pace = Pace(setting, self.work)
@@ -65,16 +66,8 @@ class ERMIR(Learner):
             n = len(self.classes)
             self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
             self.waiting.append(x_i, y_i)
-            if self.waiting.full:
-                self._learn_block()
 
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
-
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
         for _ in self.pace.owed(len(Y)):
             self._update(X, Y)
         self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=X, y=Y)
@@ -119,8 +112,8 @@ class ERMIR(Learner):
     def _losses(self, X: Tensor, Y: Tensor, theta: Mapping[str, Tensor] | None = None) -> Tensor:
         """Return the cross-entropy of each sample, (N,), with weights theta instead of its own.
 
-        In training mode, like the update that is foreseen, yet the network stays as it is: the
-        running statistics that the pass moves are copies.
+        The network is in training mode, as in the update that this looks ahead to. It stays as it
+        is, since the pass changes copies of the running statistics.
         """
         copies = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         several = X if len(X) > 1 else X.repeat(2, 1, 1, 1)  # batch norm needs two
@@ -136,21 +129,7 @@ class ERMIR(Learner):
     def scores(self, x: Tensor) -> Tensor:
         return ask(self.network, self.setting, x)[:, : len(self.classes)]
 
-    def features(self, x: Tensor) -> Tensor:
-        """Return the backbone's features, (B, size)."""
-        return ask(self.network.backbone, self.setting, x)
-
-    def vectors(self) -> Tensor:
-        """Return the rows of the classifier for the seen classes, (n, size)."""
-        return self.network.head.weight[: len(self.classes)].detach()
-
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.network,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return self.named_parts(
+            "network", "optimizer", "memory", "waiting", "classes", "pace", "work"
+        )

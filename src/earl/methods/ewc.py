@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning import (
     Classes,
     Learner,
@@ -21,6 +21,7 @@ from earl.learning import (
     ask,
     forward,
     reservoir,
+    with_replay,
 )
 from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
@@ -43,10 +44,11 @@ class EWC(Learner):
         alpha: float = 0.5,
         normalize_fisher: bool = False,
     ) -> None:
-        if not 0 <= ewc_lambda < float("inf"):
-            raise InvalidSetting(f"ewc_lambda = {ewc_lambda} must not be negative or infinite")
-        if not 0 < alpha <= 1:
-            raise InvalidSetting(f"alpha = {alpha} must be above 0 and at most 1")
+        require(
+            0 <= ewc_lambda < float("inf"),
+            f"ewc_lambda = {ewc_lambda} must not be negative or infinite",
+        )
+        require(0 < alpha <= 1, f"alpha = {alpha} must be above 0 and at most 1")
         self.setting = setting
         self.ewc_lambda = ewc_lambda
         self.randomness = Randomness(setting.seed)
@@ -57,7 +59,7 @@ class EWC(Learner):
         self.theta = [p for p in self.network.backbone.parameters() if p.requires_grad]
         self.fisher = Fisher(alpha, normalize_fisher)
         self.memory = Memory(setting.memory_size, reservoir)
-        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.waiting = Waiting(max(1, setting.batch_size // 2), self._learn_block)
         self.classes = Classes()
         self.work = Work(self.passes)
         self.pace = Pace(setting, self.work)
@@ -70,31 +72,20 @@ class EWC(Learner):
             n = len(self.classes)
             self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
             self.waiting.append(x_i, y_i)
-            if self.waiting.full:
-                self._learn_block()
 
     def end_task(self) -> None:
         """Hold on to the weights as they are now; those of the boundary before are let go."""
         self.fisher.consolidate(self.theta)
 
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
-
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
         for _ in self.pace.owed(len(Y)):
             self._update(X, Y)
         self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=X, y=Y)
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
         t = self.work.updates
-        if len(self.memory):
-            rest = self.setting.batch_size - len(Y)
-            draw = self.randomness.at(t, "draw")
-            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
-            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        draw = self.randomness.at(t, "draw")
+        X, Y = with_replay(X, Y, self.memory, self.setting.batch_size, draw)
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         z = forward(self.network, self.setting, X)[:, : len(self.classes)]
         loss = F.cross_entropy(z, Y.to(z.device))
@@ -111,25 +102,10 @@ class EWC(Learner):
     def scores(self, x: Tensor) -> Tensor:
         return ask(self.network, self.setting, x)[:, : len(self.classes)]
 
-    def features(self, x: Tensor) -> Tensor:
-        """Return the backbone's features, (B, size)."""
-        return ask(self.network.backbone, self.setting, x)
-
-    def vectors(self) -> Tensor:
-        """Return the rows of the classifier for the seen classes, (n, size)."""
-        return self.network.head.weight[: len(self.classes)].detach()
-
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.network,
-            "optimizer": self.optimizer,
-            "fisher": self.fisher,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return self.named_parts(
+            "network", "optimizer", "fisher", "memory", "waiting", "classes", "pace", "work"
+        )
 
 
 class Fisher:

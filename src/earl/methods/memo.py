@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import InvalidSetting, require
 from earl.learning import (
     Classes,
     Learner,
@@ -24,6 +24,7 @@ from earl.learning import (
     ask,
     forward,
     greedy_balanced,
+    with_replay,
 )
 from earl.nn import GrowingLinear, ResNet, build, differentiate, feature_size, learning, let_learn
 from earl.randomness import Randomness
@@ -43,21 +44,18 @@ class MEMO(Learner):
         *,
         aux_weight: float = 1.0,
         max_extractors: int = 10,
-        align: bool = False,
     ) -> None:
-        if aux_weight < 0:
-            raise InvalidSetting(f"aux_weight = {aux_weight} must not be negative")
-        if max_extractors < 1:
-            raise InvalidSetting(f"max_extractors = {max_extractors} must be at least 1")
+        require(aux_weight >= 0, f"aux_weight = {aux_weight} must not be negative")
+        require(max_extractors >= 1, f"max_extractors = {max_extractors} must be at least 1")
         self.setting = setting
-        self.aux_weight, self.max_extractors, self.align = aux_weight, max_extractors, align
+        self.aux_weight, self.max_extractors = aux_weight, max_extractors
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
         head = build(lambda: GrowingLinear(size), self.randomness.at(0, "head"))
         self.network = Expandable(backbone, size, head).to(setting.device)
         self.optimizer = adam(self.network.trainable(), setting.lr)
         self.memory = Memory(setting.memory_size, greedy_balanced)
-        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.waiting = Waiting(max(1, setting.batch_size // 2), self._learn_block)
         self.classes = Classes()
         self.tasks = Tasks()
         self.work = Work(self.passes)
@@ -74,27 +72,16 @@ class MEMO(Learner):
                 draw = self.randomness.at(n, "aux rows")
                 self.network.aux.grow(1 + n - n_prev, self.optimizer, draw)
             self.waiting.append(x_i, y_i)
-            if self.waiting.full:
-                self._learn_block()
 
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
-
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
         for _ in self.pace.owed(len(Y)):
             self._update(X, Y)
         self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=X, y=Y)
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
         t = self.work.updates
-        if len(self.memory):
-            rest = self.setting.batch_size - len(Y)
-            draw = self.randomness.at(t, "draw")
-            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
-            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        draw = self.randomness.at(t, "draw")
+        X, Y = with_replay(X, Y, self.memory, self.setting.batch_size, draw)
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         h = forward(self.network.extractors, self.setting, X)  # (B, s·size)
         loss = self._loss(h, Y.to(h.device))
@@ -119,11 +106,9 @@ class MEMO(Learner):
         newest one goes on itself, and only the auxiliary head is new.
         """
         self.finish()
-        n, n_prev = len(self.classes), self.tasks.n_prev
-        if n == n_prev:
+        n = len(self.classes)
+        if n == self.tasks.n_prev:
             return
-        if self.align and n_prev:
-            align_rows(self.network.head.weight, n_prev, n)
         self.tasks.n_prev = n
         self._expand(n)
 
@@ -168,16 +153,9 @@ class MEMO(Learner):
         super().load_state_dict(state)
 
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.network,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "tasks": self.tasks,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return self.named_parts(
+            "network", "optimizer", "memory", "waiting", "classes", "tasks", "pace", "work"
+        )
 
 
 class Tasks:
@@ -196,13 +174,6 @@ class Tasks:
 def aux_labels(y: Tensor, n_prev: int) -> Tensor:
     """Return 0 for the classes of earlier tasks, then 1, 2, ... for those of the newest; (B,)."""
     return (y - n_prev + 1).clamp(min=0)
-
-
-def align_rows(weight: Tensor, n_prev: int, n: int) -> None:
-    """Scale the rows of the newest classes until their mean norm is that of the older ones."""
-    with torch.no_grad():
-        norms = weight[:n].norm(dim=1)
-        weight[n_prev:n] *= norms[:n_prev].mean() / norms[n_prev:].mean()
 
 
 class Extractors(nn.Module):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning import (
     Classes,
     Learner,
@@ -23,6 +23,7 @@ from earl.learning import (
     ask,
     forward,
     reservoir,
+    with_replay,
 )
 from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
@@ -35,13 +36,12 @@ class PoLRS(Learner):
     """Trains three replicas of ER at lr/2, lr and 2·lr, and goes on from the best now and then.
 
     Paper: Cai, Sener, Koltun, "Online Continual Learning with Natural Distribution Shifts: An
-    Empirical Study with Visual Data", ICCV 2021. The best is who predicted most of the last
-    `window` samples before they were learned. Knows no tasks.
+    Empirical Study with Visual Data", ICCV 2021. The best is the one that predicted most of the
+    last `window` samples correctly before they were learned. Knows no tasks.
     """
 
     def __init__(self, backbone: nn.Module, setting: Setting, *, window: int = 500) -> None:
-        if window < 1:
-            raise InvalidSetting(f"window = {window} must be at least 1 sample")
+        require(window >= 1, f"window = {window} must be at least 1 sample")
         self.setting = setting
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
@@ -53,7 +53,7 @@ class PoLRS(Learner):
         ]
         self.window = Window(window)
         self.memory = Memory(setting.memory_size, reservoir)
-        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.waiting = Waiting(max(1, setting.batch_size // 2), self._learn_block)
         self.classes = Classes()
         self.work = Work(self.passes)
         self.pace = Pace(setting, self.work)
@@ -70,16 +70,9 @@ class PoLRS(Learner):
             for network, optimizer in zip(self.networks, self.optimizers, strict=True):
                 network.head.grow(n, optimizer, self.randomness.at(n, "head"))  # the same rows
             self.waiting.append(x_i, y_i)
-            if self.waiting.full:
-                self._learn_block()
-
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
 
     def _ask(self, x: Tensor, y: Tensor) -> None:
-        """Count which replicas know the class of a sample that none of them has learned."""
+        """Let all replicas predict a sample that none has learned, and count which are right."""
         if not len(self.classes):
             return
         answers = torch.stack([self._scores(network, x).argmax() for network in self.networks])
@@ -98,19 +91,15 @@ class PoLRS(Learner):
             optimizer.param_groups[0]["lr"] = lr * factor
         self.window.clear()
 
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
         for _ in self.pace.owed(len(Y)):
             self._update(X, Y)
         self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=X, y=Y)
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
         t = self.work.updates
-        if len(self.memory):
-            rest = self.setting.batch_size - len(Y)
-            draw = self.randomness.at(t, "draw")
-            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
-            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        draw = self.randomness.at(t, "draw")
+        X, Y = with_replay(X, Y, self.memory, self.setting.batch_size, draw)
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         for network, optimizer in zip(self.networks, self.optimizers, strict=True):
             z = forward(network, self.setting, X)[:, : len(self.classes)]
@@ -120,23 +109,15 @@ class PoLRS(Learner):
         self.work.add(images=len(self.networks) * len(Y))
 
     @property
-    def leader(self) -> Classifier:
+    def network(self) -> Classifier:
         """The replica that answers: the best of the present window."""
         return self.networks[self.window.leader()]
 
     def scores(self, x: Tensor) -> Tensor:
-        return self._scores(self.leader, x)
+        return self._scores(self.network, x)
 
     def _scores(self, network: nn.Module, x: Tensor) -> Tensor:
         return ask(network, self.setting, x)[:, : len(self.classes)]
-
-    def features(self, x: Tensor) -> Tensor:
-        """Return the features of the replica that answers, (B, size)."""
-        return ask(self.leader.backbone, self.setting, x)
-
-    def vectors(self) -> Tensor:
-        """Return the rows of the answering classifier for the seen classes, (n, size)."""
-        return self.leader.head.weight[: len(self.classes)].detach()
 
     def passes(self) -> Mapping[str, Pass]:
         network, shape = self.networks[MIDDLE], self.setting.image_shape  # all are of one kind
@@ -146,12 +127,7 @@ class PoLRS(Learner):
         return {
             **{f"network_{j}": network for j, network in enumerate(self.networks)},
             **{f"optimizer_{j}": optimizer for j, optimizer in enumerate(self.optimizers)},
-            "window": self.window,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
+            **self.named_parts("window", "memory", "waiting", "classes", "pace", "work"),
         }
 
 

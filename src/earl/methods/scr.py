@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning import (
     Classes,
     Learner,
@@ -21,6 +21,7 @@ from earl.learning import (
     ask,
     forward,
     reservoir,
+    with_replay,
 )
 from earl.nn import build, contrast_augment, differentiate, feature_size, supervised_contrastive
 from earl.randomness import Randomness
@@ -30,7 +31,7 @@ AT_ONCE = 250  # memory images that are encoded together
 
 
 class SCR(Learner):
-    """Draws two views of an image and of its class together; answers with the nearest class mean.
+    """Pulls the views of images of one class together; answers with the nearest class mean.
 
     Paper: Mai et al., "Supervised Contrastive Replay: Revisiting the Nearest Class Mean Classifier
     in Online Class-Incremental Continual Learning", CVPR Workshops 2021. Knows no tasks.
@@ -48,12 +49,11 @@ class SCR(Learner):
         smallest_crop: float = 0.2,
         mirror: bool = True,
     ) -> None:
-        if temperature <= 0:
-            raise InvalidSetting(f"temperature = {temperature} must be positive")
-        if head_width < 1:
-            raise InvalidSetting(f"head_width = {head_width} must be at least 1")
-        if not 0 < smallest_crop <= 1:
-            raise InvalidSetting(f"smallest_crop = {smallest_crop} must be above 0 and at most 1")
+        require(temperature > 0, f"temperature = {temperature} must be positive")
+        require(head_width >= 1, f"head_width = {head_width} must be at least 1")
+        require(
+            0 < smallest_crop <= 1, f"smallest_crop = {smallest_crop} must be above 0 and at most 1"
+        )
         self.setting = setting
         self.temperature = temperature
         self.smallest_crop, self.mirror = smallest_crop, mirror
@@ -63,7 +63,7 @@ class SCR(Learner):
         self.network = nn.Sequential(backbone, head).to(setting.device)
         self.optimizer = adam(self.network.parameters(), setting.lr)
         self.memory = Memory(setting.memory_size, reservoir)
-        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.waiting = Waiting(max(1, setting.batch_size // 2), self._learn_block)
         self.classes = Classes()
         self.work = Work(self.passes)
         self.pace = Pace(setting, self.work)
@@ -74,27 +74,16 @@ class SCR(Learner):
         self.check(x, y)
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
             self.waiting.append(x_i, self.classes.index(y_i))
-            if self.waiting.full:
-                self._learn_block()
 
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
-
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
         for _ in self.pace.owed(len(Y)):
             self._update(X, Y)
         self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=X, y=Y)
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
         t = self.work.updates
-        if len(self.memory):
-            rest = self.setting.batch_size - len(Y)
-            draw = self.randomness.at(t, "draw")
-            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
-            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        draw = self.randomness.at(t, "draw")
+        X, Y = with_replay(X, Y, self.memory, self.setting.batch_size, draw)
         views = self._views(X.to(self.setting.device), t)  # (2B, C, H, W)
         z = F.normalize(forward(self.network, self.setting, views), dim=1)
         loss = supervised_contrastive(z, Y.repeat(2).to(z.device), self.temperature).mean()
@@ -159,15 +148,9 @@ class SCR(Learner):
         super().load_state_dict(state)
 
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.network,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return self.named_parts(
+            "network", "optimizer", "memory", "waiting", "classes", "pace", "work"
+        )
 
 
 def projection(size: int, width: int) -> nn.Module:

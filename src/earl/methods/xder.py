@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning import (
     Classes,
     Learner,
@@ -28,12 +28,14 @@ from earl.nn import (
     contrast_augment,
     differentiate,
     feature_size,
+    frozen_norm_stats,
     known_mse,
     supervised_contrastive,
-    untracked,
 )
 from earl.randomness import Randomness
 
+VIEWS = 2  # strong views of an image that are contrasted, as in the authors' code
+CONTRASTED = 64  # images of a batch, at most, whose views are contrasted
 AT_ONCE = 250  # memory images that are looked at together when a task ends
 
 
@@ -44,6 +46,8 @@ class XDER(Learner):
     TPAMI 2022. Past, present and future are the classes first seen before the last announced
     boundary, those first seen since, and `future` spare rows of the classifier.
     """
+
+    own_views = VIEWS
 
     def __init__(
         self,
@@ -57,8 +61,6 @@ class XDER(Learner):
         eta: float = 0.01,
         mu: float = 0.2,
         temperature: float = 5.0,
-        views: int = 2,
-        contrasted: int = 64,
         future: int = 10,
         smallest_crop: float = 0.2,
         mirror: bool = True,
@@ -69,21 +71,18 @@ class XDER(Learner):
         for name, value in {"gamma": gamma, "smallest_crop": smallest_crop}.items():
             require(0 < value <= 1, f"{name} = {value} must be above 0 and at most 1")
         require(temperature > 0, f"temperature = {temperature} must be positive")
-        require(views >= 2, f"views = {views} must be at least 2, or an image has no counterpart")
-        require(contrasted >= 1, f"contrasted = {contrasted} must be at least 1 image")
         require(future >= 1, f"future = {future} must be at least 1 row")
         self.setting, self.rivals = setting, rivals
         self.alpha, self.beta, self.gamma, self.lam, self.eta = alpha, beta, gamma, lam, eta
-        self.mu, self.temperature, self.views, self.future = mu, temperature, views, future
-        self.contrasted, self.smallest_crop, self.mirror = contrasted, smallest_crop, mirror
-        self.own_views = views  # strong ones, for the contrast
+        self.mu, self.temperature, self.future = mu, temperature, future
+        self.smallest_crop, self.mirror = smallest_crop, mirror
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
         self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
         self.optimizer = adam(self.network.parameters(), setting.lr)
         self.memory = Memory(setting.memory_size, reservoir)
-        self.waiting = Waiting(max(1, setting.batch_size // 3))
-        self.classes, self.heads = Classes(), Heads()
+        self.waiting = Waiting(max(1, setting.batch_size // 3), self._learn_block)
+        self.classes, self.heads = Classes(), TaskRanges()
         self.work = Work(self.passes)
         self.pace = Pace(setting, self.work)
 
@@ -97,13 +96,6 @@ class XDER(Learner):
             draw = self.randomness.at(n, "head")
             self.network.head.grow(n + self.future, self.optimizer, draw)
             self.waiting.append(x_i, y_i)
-            if self.waiting.full:
-                self._learn_block()
-
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
 
     def end_task(self) -> None:
         """Bring the stored logits of past classes up to date; present classes become past."""
@@ -117,8 +109,7 @@ class XDER(Learner):
             self.memory.update(every, replays=torch.zeros_like(every))
         self.heads.close(len(self.classes))
 
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
         width = self.memory.widen("logits", len(self.classes) + self.future)
         z = None
         for _ in self.pace.owed(len(Y)):
@@ -146,14 +137,14 @@ class XDER(Learner):
         )
         z = z[:, : len(self.classes) + self.future]  # past, present, future
         loss = self._der_loss(z, Y, stored[:, : z.shape[1]].to(z.device), w)
-        loss = loss + self.lam * self._contrast(X[: self.contrasted], Y[: self.contrasted], t)
+        loss = loss + self.lam * self._contrast(X[:CONTRASTED], Y[:CONTRASTED], t)
         loss = loss + self.eta * self._margins(z, Y, w)
         differentiate(loss, self.optimizer)
         self.optimizer.step()
         z = z.detach().cpu()
         if len(rows):
             self._replayed(rows, z[w:], self.randomness.at(t, "transplant"))
-        self.work.add(images=len(Y) + self.views * min(len(Y), self.contrasted))
+        self.work.add(images=len(Y) + VIEWS * min(len(Y), CONTRASTED))
         return z[:w]
 
     def _der_loss(self, z: Tensor, Y: Tensor, stored: Tensor, w: int) -> Tensor:
@@ -169,13 +160,13 @@ class XDER(Learner):
     def _contrast(self, X: Tensor, Y: Tensor, t: int) -> Tensor:
         """Supervised contrast of future logits: a mean over images and their views."""
         generator = self.randomness.at(t, "contrast")
-        X_v = X.repeat(self.views, 1, 1, 1)
+        X_v = X.repeat(VIEWS, 1, 1, 1)
         X_v = contrast_augment(X_v, generator, smallest=self.smallest_crop, mirror=self.mirror)
         n = len(self.classes)
-        with untracked(self.network):  # answers concern images that look like the others
+        with frozen_norm_stats(self.network):  # answers concern images that look like the others
             z = forward(self.network, self.setting, self.setting.view(X_v))[:, n : n + self.future]
         f_hat = F.normalize(z, dim=1)
-        return supervised_contrastive(f_hat, Y.repeat(self.views), self.temperature).mean()
+        return supervised_contrastive(f_hat, Y.repeat(VIEWS), self.temperature).mean()
 
     def _margins(self, z: Tensor, Y: Tensor, w: int) -> Tensor:
         """By how much future logits, and past probabilities of new samples, come too close."""
@@ -207,32 +198,15 @@ class XDER(Learner):
     def _look(self, X: Tensor) -> Tensor:
         """Return the logits of seen and future classes as the network answers now, (b, n + f)."""
         self.work.count(forwards=len(X))
-        with torch.inference_mode():
-            z: Tensor = self.network.head(self.features(X)).cpu()
-            return z[:, : len(self.classes) + self.future]
+        return ask(self.network, self.setting, X)[:, : len(self.classes) + self.future].cpu()
 
     def scores(self, x: Tensor) -> Tensor:
         return ask(self.network, self.setting, x)[:, : len(self.classes)]
 
-    def features(self, x: Tensor) -> Tensor:
-        """Return the backbone's features, (B, size)."""
-        return ask(self.network.backbone, self.setting, x)
-
-    def vectors(self) -> Tensor:
-        """Return the rows of the classifier for the seen classes, (n, size)."""
-        return self.network.head.weight[: len(self.classes)].detach()
-
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.network,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "heads": self.heads,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return self.named_parts(
+            "network", "optimizer", "memory", "waiting", "classes", "heads", "pace", "work"
+        )
 
 
 def mean_positive(gap: Tensor) -> Tensor:
@@ -240,12 +214,7 @@ def mean_positive(gap: Tensor) -> Tensor:
     return gap.relu().sum() / (gap > 0).sum().clamp(min=1)
 
 
-def require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InvalidSetting(message)
-
-
-class Heads:
+class TaskRanges:
     """Divides the classes by the task they first appeared in; head h begins at starts[h].
 
     Classes are numbered as they appear, so a head is a range, and everything follows from how many

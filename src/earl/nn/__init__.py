@@ -11,7 +11,7 @@ from earl.nn.finite import differentiate
 from earl.nn.freezing import begin_training, copy_frozen, learning, let_learn
 from earl.nn.heads import Classifier, GrowingLinear, Projection
 from earl.nn.losses import known_mse, supervised_contrastive
-from earl.nn.modes import evaluating, train_forward, untracked
+from earl.nn.modes import eval_mode, frozen_norm_stats, train_forward
 from earl.nn.resnet import ResNet
 
 __all__ = [
@@ -30,13 +30,13 @@ __all__ = [
     "copy_frozen",
     "differentiate",
     "dot_regression",
-    "evaluating",
+    "eval_mode",
     "feature_size",
+    "frozen_norm_stats",
     "known_mse",
     "learning",
     "let_learn",
     "resnet_for",
     "supervised_contrastive",
     "train_forward",
-    "untracked",
 ]

@@ -9,11 +9,11 @@ from torch import nn
 
 from earl.errors import InvalidSetting
 from earl.nn.freezing import frozen_parts
-from earl.nn.modes import evaluating
+from earl.nn.modes import eval_mode
 from earl.nn.resnet import ResNet
 from earl.nn.room import require_room
 
-TRAINED = 4  # times its weights a network takes in training: gradients, and Adam's two moments
+TRAINED = 4  # in training a network takes four times the bytes of its weights: Adam has two moments
 LARGEST_SMALL = 64  # pixels of a side that suit the small stem of a ResNet
 M = TypeVar("M", bound=nn.Module)
 
@@ -29,7 +29,7 @@ def build(make: Callable[[], M], generator: torch.Generator) -> M:
     """Return the module that `make` makes, with parameters drawn from `generator` alone.
 
     The module is made without memory first, so that PyTorch's own initialisation draws nothing
-    from the global random state. What is frozen is not drawn; whoever has its values fills it.
+    from the global random state. Frozen parts are not drawn: the caller fills in their values.
     """
     with torch.device("meta"):
         module = make()
@@ -68,7 +68,7 @@ def initialise(part: nn.Module, generator: torch.Generator) -> None:
 def feature_size(backbone: nn.Module, image_shape: tuple[int, int, int]) -> int:
     """Return the length of the backbone's features, found by asking it about a blank image."""
     at = next(backbone.parameters(), torch.empty(0)).device
-    with evaluating(backbone), torch.inference_mode():
+    with eval_mode(backbone), torch.inference_mode():
         out = backbone(torch.zeros(2, *image_shape, device=at))
     if out.dim() != 2 or len(out) != 2:
         raise InvalidSetting(

@@ -1,7 +1,7 @@
 """The strong augmentation of contrastive learning, for batches of bytes: every image draws its own.
 
-Brightness, contrast, saturation and grey are Pillow's to the last bit. Resizing and hue are not: it
-weighs pixels more coarsely, and rounds a hue to 255 steps before turning it.
+Brightness, contrast, saturation and grey equal Pillow's to the last bit. Resizing and hue do not:
+Pillow weighs pixels more coarsely, and rounds a hue to 255 steps before it turns it.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from earl.errors import InvalidInput
 from earl.nn.augment import random_flip
 from earl.nn.randaugment_ops import OPERATIONS
 
-TRIES = 10  # for a crop that fits into the image
-LONGEST = 4 / 3  # side of a crop against the other
-BITS = 22  # of the weights of two pixels: fixed point, so that all devices agree
+TRIES = 10  # crops that are drawn until one fits into the image
+LONGEST = 4 / 3  # how much longer one side of a crop may be than the other
+BITS = 22  # weights of pixels are fixed-point numbers of so many bits, so that all devices agree
 
 
 def draw_boxes(n: int, h: int, w: int, generator: Generator, smallest: float) -> Tensor:

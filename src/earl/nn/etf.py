@@ -10,7 +10,7 @@ from torch import Tensor
 from earl.errors import InvalidSetting
 from earl.randomness import words
 
-ROUNDS = 3  # signs and Hadamard transforms until an axis is spread evenly over all coordinates
+ROUNDS = 3  # after so many rounds of signs and transforms an axis is spread over all coordinates
 
 
 @dataclass(frozen=True)
@@ -53,45 +53,28 @@ class SimplexETF:
         H = torch.where(i == j - 1, -((j - 1) / j).sqrt(), H)
         return self._rotate(math.sqrt(self.K / self.d) * H)
 
-    def scores(self, f: Tensor) -> Tensor:
-        """Return <w_j, f> for all K vectors, shape (B, K), in O(d log d) per row and without W."""
-        g = self._rotate(f, inverse=True)
-        i = torch.arange(1, self.d + 1, dtype=f.dtype, device=f.device)
-        a = g / (i * (i + 1)).sqrt()
-        suffix = a.flip(-1).cumsum(-1).flip(-1)  # sum of a_i over i >= j
-        zero = torch.zeros_like(f[..., :1])
-        below = (i / (i + 1)).sqrt() * g  # the single negative entry of column j = i + 1
-        return math.sqrt(self.K / self.d) * (
-            torch.cat((suffix, zero), -1) - torch.cat((zero, below), -1)
-        )
-
     def grow(self, by: int) -> "SimplexETF":
         """Return a frame with `by` more dimensions and vectors that nearly keeps the first K."""
         return SimplexETF(self.d + by, self.seed, (*self.blocks, by))
 
-    def _rotate(self, x: Tensor, *, inverse: bool = False) -> Tensor:
+    def _rotate(self, x: Tensor) -> Tensor:
         parts = x.split(self.blocks, dim=-1)
-        turned = [rotate(p, f"{self.seed}/{b}", inverse) for b, p in enumerate(parts)]
+        turned = [rotate(p, f"{self.seed}/{b}") for b, p in enumerate(parts)]
         return torch.cat(turned, dim=-1)
 
 
-def rotate(x: Tensor, key: str, inverse: bool) -> Tensor:
-    """Apply a seeded dense orthogonal map (or its inverse) to the rows of x (n, d), O(d log d)."""
+def rotate(x: Tensor, key: str) -> Tensor:
+    """Apply a seeded dense orthogonal map to the rows of x (n, d), in O(d log d) each."""
     d = x.shape[-1]
-    rounds = range(ROUNDS)
-    for r in reversed(rounds) if inverse else rounds:
+    for r in range(ROUNDS):
         random = words(f"etf/{key}/{r}", d)
         order = torch.from_numpy(random.argsort(kind="stable")).to(x.device)
         sign, between = (torch.from_numpy(1.0 - 2.0 * (random >> b & 1)).to(x) for b in (0, 1))
-        if inverse:
-            x = mix(x, between, inverse=True) * sign
-            x = torch.empty_like(x).index_copy_(-1, order, x)
-        else:
-            x = mix(x[..., order] * sign, between)
+        x = mix(x[..., order] * sign, between)
     return x
 
 
-def mix(x: Tensor, sign: Tensor, inverse: bool = False) -> Tensor:
+def mix(x: Tensor, sign: Tensor) -> Tensor:
     """Hadamard-transform the first, then the last 2^p coordinates, 2^p <= d < 2^(p+1).
 
     Signs in between keep the two transforms, which overlap, from undoing each other.
@@ -101,8 +84,6 @@ def mix(x: Tensor, sign: Tensor, inverse: bool = False) -> Tensor:
     if size == d:
         return hadamard(x)
     first, last = slice(0, size), slice(d - size, d)
-    if inverse:
-        return transform(transform(x, last) * sign, first)
     return transform(transform(x, first) * sign, last)
 
 
@@ -133,12 +114,12 @@ class Frame:
         self._front = torch.empty(0, etf.d, device=device)
         self._back = torch.empty(0, etf.d, device=device)
 
-    def front(self, n: int) -> Tensor:
+    def class_vectors(self, n: int) -> Tensor:
         """Return w_0 .. w_(n-1), shape (n, d)."""
         self._front = self._extend(self._front, n, lambda row: row)
         return self._front[:n]
 
-    def back(self, indices: Tensor) -> Tensor:
+    def preparatory_vectors(self, indices: Tensor) -> Tensor:
         """Return w_i for indices counted down from K-1, shape (len(indices), d)."""
         wanted = indices.tolist()
         if wanted:

@@ -1,4 +1,4 @@
-"""Numbers that are numbers: what a learner cannot go on from, or must not answer, is told."""
+"""Finite numbers: learning that has led to inf or nan is an error, never an answer."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -16,8 +16,9 @@ ADVICE = "learning has diverged, choose a smaller lr"
 def differentiate(loss: Tensor, optimizer: Optimizer) -> None:
     """Give the weights of an optimiser the gradients of a loss; NotFinite if it is inf or nan.
 
-    Only a CPU knows the loss at once. Elsewhere nobody waits for it: if it is not finite, all
-    gradients become nan, the weights with them, and the next look at the learner tells.
+    On a CPU the value of the loss is known at once. On other devices reading it would mean to wait.
+    There all gradients become nan if the loss is not finite, and so do the weights; the next time
+    that the learner is asked or saved, this is found.
     """
     if not loss.is_cpu:
         loss = telling(loss)
@@ -51,7 +52,7 @@ def check_finite(parts: Mapping[str, object]) -> None:
 
 
 def numbers_of(part: object) -> Iterator[Tensor]:
-    """Yield what learning moves in a module or an optimiser; all else may hold what it likes."""
+    """Yield the numbers that learning changes in a module or an optimiser; others do not matter."""
     if isinstance(part, nn.Module):
         yield from (p.detach() for p in part.parameters())
         norms = (module for module in part.modules() if isinstance(module, NORMS))
@@ -62,11 +63,12 @@ def numbers_of(part: object) -> Iterator[Tensor]:
 
 
 def all_finite(*tensors: Tensor) -> bool:
-    """Tell whether all numbers are finite; a sum shows it fast, unless it overflows itself."""
+    """Tell whether all numbers are finite. Their sum is looked at first, which is fast."""
     numbers = [tensor for tensor in tensors if tensor.is_floating_point()]
     sums: dict[torch.device, list[Tensor]] = {}
     for tensor in numbers:
         sums.setdefault(tensor.device, []).append(tensor.sum(dtype=torch.float32))
     if all(math.isfinite(float(torch.stack(there).sum())) for there in sums.values()):
         return True
+    # The sum may have overflowed although every number is finite.
     return all(bool(tensor.isfinite().all()) for tensor in numbers)

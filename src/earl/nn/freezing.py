@@ -1,8 +1,8 @@
 """Frozen parts: a module none of whose parameters requires gradients stays as it is.
 
-That is the whole rule. Whoever freezes a part, the owner of a backbone before handing it over or a
-method on its way, calls `requires_grad_(False)`; from then on the part is never put into training
-mode, so that batch norm keeps its statistics and dropout drops nothing. A part without parameters
+That is the whole rule. To freeze a part, the owner of a backbone or a method calls
+`requires_grad_(False)`. From then on the part is never put into training mode, so that batch norm
+keeps its statistics and dropout does nothing. A part without parameters
 is frozen with the one that holds it. Evaluation mode alone freezes nothing: pretrained networks are
 often handed over in it, to be trained.
 """
@@ -39,13 +39,13 @@ def learning(module: nn.Module) -> list[bool]:
 
 
 def let_learn(module: nn.Module, given: Sequence[bool]) -> None:
-    """Let those parameters of a module require gradients that did when `learning` was asked."""
+    """Give every parameter of a module the flag that `learning` returned for it."""
     for p, learns in zip(module.parameters(), given, strict=True):
         p.requires_grad_(learns)
 
 
 def copy_frozen(source: nn.Module, target: nn.Module) -> None:
-    """Give a module all that is frozen in it with the values of another of its kind."""
+    """Copy the values of all that is frozen in `target` from a module of the same kind."""
     values = source.state_dict()
     frozen = [t for part in frozen_parts(target) for t in part.state_dict(keep_vars=True).values()]
     frozen += [p for p in target.parameters() if not p.requires_grad]

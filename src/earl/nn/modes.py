@@ -22,7 +22,7 @@ def train_forward(network: nn.Module, x: Tensor) -> Tensor:
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
+def eval_mode(module: nn.Module) -> Iterator[None]:
     """Have a module in evaluation mode; afterwards every part is in the mode it was in before."""
     before = [(part, part.training) for part in module.modules()]
     module.eval()
@@ -47,7 +47,7 @@ def replaced(forwards: Iterable[tuple[nn.Module, Callable[[Tensor], Tensor]]]) -
 
 
 @contextmanager
-def untracked(module: nn.Module) -> Iterator[None]:
+def frozen_norm_stats(module: nn.Module) -> Iterator[None]:
     """Have batch norm train on its batch as always, but keep its running statistics."""
     norms = nn.modules.batchnorm._NormBase
     parts = [part for part in module.modules() if isinstance(part, norms)]

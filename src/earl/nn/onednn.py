@@ -17,7 +17,7 @@ from pathlib import Path
 from earl.errors import InvalidSetting
 
 VARIABLE = "ONEDNN_MAX_CPU_ISA"  # oneDNN reads it once, when it is first used in a process
-OLD_VARIABLE = "DNNL_MAX_CPU_ISA"  # which it reads where the other says nothing
+OLD_VARIABLE = "DNNL_MAX_CPU_ISA"  # oneDNN reads this one if the other is not set
 DEFAULT = "DEFAULT"  # no limit but the processor
 WITHOUT_AMX = "AVX512_CORE_BF16"  # the last instruction set before AMX
 TRIAL = Path(__file__).with_name("bfloat16_trial.py")
@@ -26,10 +26,10 @@ PATIENCE = 300.0  # seconds; a busy machine takes long to import torch
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a child process fared that tried bfloat16."""
+    """What became of a child process that tried bfloat16."""
 
-    death: str  # how it ended; "" if all went well
-    instructions: str  # that oneDNN said it uses
+    death: str  # the signal or error that ended it; "" if all went well
+    instructions: str  # the instruction set that oneDNN said it uses
 
 
 def limit() -> str:
@@ -40,7 +40,7 @@ def limit() -> str:
 
 @cache
 def tried(limit: str) -> Outcome:
-    """Return how bfloat16 fares on this CPU in a child process with that limit; tried once."""
+    """Return what bfloat16 does to a child process with that limit on this CPU; tried once."""
     environment = os.environ | {VARIABLE: limit, "ONEDNN_VERBOSE": "1", "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
@@ -85,9 +85,9 @@ def require_bfloat16() -> None:
 
 
 def limit_for_bfloat16() -> list[str]:
-    """Limit oneDNN if bfloat16 needs it here; return what there is to say about it.
+    """Limit oneDNN if bfloat16 needs that on this CPU; return notes for the user.
 
-    Only for a process in which oneDNN has not been used: later it does not read the variable.
+    It must be called before oneDNN is first used in the process: the variable is read only once.
     """
     now = tried(limit())
     if not now.death or tried(WITHOUT_AMX).death:

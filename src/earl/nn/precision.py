@@ -1,4 +1,4 @@
-"""How precisely networks calculate."""
+"""The precision that networks calculate with."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 
-def precisely(precision: str, device: str) -> AbstractContextManager[object]:
+def autocast_for(precision: str, device: str) -> AbstractContextManager[object]:
     """Return a context in which networks calculate with that precision."""
     if precision == "float32":
         return nullcontext()
     return torch.autocast(torch.device(device).type, getattr(torch, precision))
 
 
-def widened(x: Tensor) -> Tensor:
+def to_float32(x: Tensor) -> Tensor:
     """Return x with the precision that losses and scores are calculated in."""
     return x.float() if x.dtype == torch.bfloat16 else x
 

@@ -29,10 +29,10 @@ def strengths(magnitude: int, bins: int, h: int, w: int) -> tuple[tuple[float, .
 def draw(n: int, source: Generator | Shares, num_ops: int = 2) -> tuple[Tensor, Tensor]:
     """Draw an operation and a sign (0 is -) for every round and image: two (num_ops, n)."""
 
-    def below(high: int) -> Tensor:
+    def random_int(high: int) -> Tensor:
         return drawn(lambda n, g: torch.randint(high, (num_ops, n), generator=g), n, source)
 
-    return below(len(NAMES)), below(2)
+    return random_int(len(NAMES)), random_int(2)
 
 
 def plan(

@@ -1,9 +1,9 @@
 """Ranks: processes that train one learner together, each on its share of every batch.
 
-Every rank holds the same learner, sees the same samples and draws the same random numbers. Shared
-out are only the passes of batches through networks: each rank takes its rows, batch norm looks at
-the rows of all, what comes out is gathered, and gradients are averaged by PyTorch's
-DistributedDataParallel. So a method need not know of it, and learns what it learns alone.
+Every rank holds the same learner, sees the same samples and draws the same random numbers. Only the
+passes of batches through networks are shared: each rank takes its rows, batch norm uses the rows of
+all ranks, the outputs are gathered, and PyTorch's DistributedDataParallel averages the gradients.
+So a method need not know that there are ranks, and learns the same as in one process.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,47 @@ T = TypeVar("T")
 Norm = nn.modules.batchnorm._BatchNorm
 
 
-class Ranks:
+class Alone:
+    """A process that learns by itself: whatever `Ranks` do together, it does without others."""
+
+    rank, size = 0, 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the rank that keeps the run's directory and speaks to the user."""
+        return self.rank == 0
+
+    def leave(self) -> None:
+        """Part from the others."""
+
+    def one_by_one(self, act: Callable[[], T]) -> T:
+        """Do something that leaves files behind first on one rank of each machine, then on all."""
+        return act()
+
+    def share(self, value: Any = None) -> Any:
+        """Return the first rank's value on every rank."""
+        return value
+
+    def total(self, values: Tensor) -> Tensor:
+        """Return the sum of all ranks' values."""
+        return values
+
+    def largest(self, number: int) -> int:
+        """Return the largest of all ranks' numbers."""
+        return number
+
+    def check_equal(self, networks: list[nn.Module]) -> None:
+        """Raise EarlError unless all ranks hold the same weights."""
+
+    def forward(self, network: nn.Module, x: Tensor) -> Tensor:
+        """Run a network in training mode."""
+        return train_forward(network, x)
+
+
+ALONE = Alone()
+
+
+class Ranks(Alone):
     """The processes of one run, this one among them; made by `torchrun`."""
 
     def __init__(
@@ -55,11 +95,6 @@ class Ranks:
         self.group = dist.group.WORLD
         self._patient = dist.new_group(timeout=PREPARING)
         self._wrapped: dict[int, tuple[object, DistributedDataParallel]] = {}
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the rank that keeps the run's directory and speaks to the user."""
-        return self.rank == 0
 
     def leave(self) -> None:
         """Part from the others.

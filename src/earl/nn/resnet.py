@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 
 BLOCKS = {8: (1, 1, 1), 10: (1, 1, 1, 1), 14: (2, 2, 2), 18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
 
@@ -51,12 +51,9 @@ class ResNet(nn.Module):
         channels: int = 3,
     ) -> None:
         super().__init__()
-        if depth not in BLOCKS:
-            raise InvalidSetting(f"depth = {depth} is not one of {', '.join(map(str, BLOCKS))}")
-        if width < 1:
-            raise InvalidSetting(f"width = {width} must be at least 1")
-        if stem not in ("small", "large"):
-            raise InvalidSetting(f"stem = {stem!r} must be 'small' or 'large'")
+        require(depth in BLOCKS, f"depth = {depth} is not one of {', '.join(map(str, BLOCKS))}")
+        require(width >= 1, f"width = {width} must be at least 1")
+        require(stem in ("small", "large"), f"stem = {stem!r} must be 'small' or 'large'")
         if stem == "small":
             first: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1, bias=False)]
             pool: list[nn.Module] = []

@@ -1,4 +1,4 @@
-"""Room in memory: what a process may use here, and a refusal before more than that is asked for."""
+"""How much memory this process may use, and an error before anything larger is allocated."""
 
 import os
 from pathlib import Path
@@ -21,8 +21,8 @@ UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 def room(limits: tuple[Path, ...] = LIMITS) -> int | None:
     """Return the bytes of memory that this process may use; None where the system does not say.
 
-    That is what the machine has, or its container or a limit (`ulimit -v`) less, and not what is
-    free at the moment: the same command should not be refused today and taken tomorrow.
+    This is the memory of the machine, or less if a container or `ulimit -v` allows less. It is not
+    what is free at the moment: a command should not be refused today and accepted tomorrow.
     """
     found = [int(text) for limit in limits if (text := _content(limit)).isdecimal()]
     if {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(getattr(os, "sysconf_names", {})):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from earl.experiments.catalogue import METRICS
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.paper import MATCHED, ROWS, Key, Reported, Row, figures, fitting
 from earl.report.statistics import Spread, spread
 
@@ -57,7 +57,7 @@ def command_for(table: str) -> str:
     return texts.get(table, f"earl reproduce {table}")
 
 
-def ledger(runs: Iterable[Run]) -> list[Line]:
+def ledger(runs: Iterable[RunRecord]) -> list[Line]:
     """Return a line for every number of the paper, in its order."""
     lines = {key: Line(key, paper) for key, paper in figures().items()}
     for run in runs:
@@ -68,7 +68,7 @@ def ledger(runs: Iterable[Run]) -> list[Line]:
     return list(lines.values())
 
 
-def numbers_of(run: Run) -> Iterator[tuple[Key, float, bool]]:
+def numbers_of(run: RunRecord) -> Iterator[tuple[Key, float, bool]]:
     """Yield the places in the paper that a run speaks to, its values, and whether it is reduced."""
     about = (run.dataset, run.stream, run.experiment.method)
     matched = run.experiment.match == "flops" and run.experiment.to == "er"
@@ -81,7 +81,7 @@ def numbers_of(run: Run) -> Iterator[tuple[Key, float, bool]]:
     yield from turned(run)
 
 
-def turned(run: Run) -> Iterator[tuple[Key, float, bool]]:
+def turned(run: RunRecord) -> Iterator[tuple[Key, float, bool]]:
     """Yield the accuracies of a network trained on turned images, which the probe turns further."""
     if run.dataset != "cifar10" or run.stream != "iid" or not run.history:
         return
@@ -94,7 +94,7 @@ def turned(run: Run) -> Iterator[tuple[Key, float, bool]]:
             yield key, value, not is_offline(run)
 
 
-def is_offline(run: Run) -> bool:
+def is_offline(run: RunRecord) -> bool:
     """Return whether all images of the full data set were kept, and only then trained on.
 
     Of its offline training the paper states no settings.
@@ -103,7 +103,7 @@ def is_offline(run: Run) -> bool:
     return kept >= run.samples and not set(run.changed) - OURS_TO_CHOOSE - {"every"}
 
 
-def is_reduced(run: Run, row: Row, metric: str) -> bool:
+def is_reduced(run: RunRecord, row: Row, metric: str) -> bool:
     """Return whether a run has other settings than the paper's, beyond those of its row.
 
     How often it is examined counts for metrics that depend on it.

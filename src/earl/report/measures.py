@@ -6,7 +6,7 @@ from typing import Literal
 
 from earl.errors import DataNotFound, UnknownName, suggest
 from earl.experiments.catalogue import METRICS
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.selection import command
 
 # What learning has cost by the end, as histories name it, and its unit; see `Learner.costs`.
@@ -36,7 +36,7 @@ class Measure:
     kind: Literal["metric", "reading", "cost"] = "metric"
 
 
-def measure_of(name: str, runs: Sequence[Run]) -> Measure:
+def measure_of(name: str, runs: Sequence[RunRecord]) -> Measure:
     """Return what is meant by a name: a metric, or a number that some of these runs recorded."""
     if name in METRICS:
         return Measure(name)
@@ -55,14 +55,14 @@ def measure_of(name: str, runs: Sequence[Run]) -> Measure:
     )
 
 
-def cost_measures(runs: Sequence[Run]) -> list[Measure]:
+def cost_measures(runs: Sequence[RunRecord]) -> list[Measure]:
     """Return the costs that at least one of the runs has recorded."""
     known = {name for run in runs for name in run.history[-1].numbers}
     found = [Measure(name, unit, "cost") for name, unit in COSTS.items() if name in known]
     return [*found, Measure(SECONDS, "s", "cost")]
 
 
-def value_of(run: Run, measure: Measure, again: Sequence[Run] = ()) -> float | None:
+def value_of(run: RunRecord, measure: Measure, again: Sequence[RunRecord] = ()) -> float | None:
     """Return the number of a run, or None; the same run, made again, may have recorded it."""
     if measure.kind == "metric":
         return 100 * METRICS[measure.name](run.history)

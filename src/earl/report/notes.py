@@ -2,12 +2,12 @@
 
 from collections.abc import Container, Iterable, Sequence
 
-from earl.experiments.runs.records import Run
-from earl.report.groups import Column, Group, column_of, short
+from earl.experiments.runs.records import RunRecord
+from earl.report.groups import Column, Group, column_of, display_value
 from earl.report.paper import MATCHED, READINGS, Row
 
 
-def left_out(runs: Sequence[Run]) -> list[str]:
+def left_out(runs: Sequence[RunRecord]) -> list[str]:
     """Name the runs that have not ended, and how far they are, and those that are damaged."""
     lengths: dict[Column, int] = {}
     for run in runs:
@@ -20,7 +20,7 @@ def left_out(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def state(run: Run, length: int | None) -> str:
+def state(run: RunRecord, length: int | None) -> str:
     """Return where a run stands that cannot be averaged."""
     if run.damage:
         here = str(run.path / " ")[:-1]  # tables name no places
@@ -34,7 +34,7 @@ def state(run: Run, length: int | None) -> str:
     return f"not finished ({run.samples:,}{of_all} samples)"
 
 
-def absent(groups: Sequence[Group], runs: Iterable[Run]) -> list[str]:
+def absent(groups: Sequence[Group], runs: Iterable[RunRecord]) -> list[str]:
     """Name the seeds that some groups have and others lack; those left out are named already."""
     every = {seed for group in groups for seed in group.runs}
     begun = {(run.kind, run.experiment.seed) for run in runs if not run.finished}
@@ -72,11 +72,11 @@ def matched(groups: Iterable[Group]) -> list[str]:
     return [f"{text}: {'; '.join(of)}" for text, of in sorted(rows.items())]
 
 
-def match_of(run: Run) -> str:
+def match_of(run: RunRecord) -> str:
     """Return the budget that a run was held to, or nothing."""
     if not run.matching.get("match"):
         return ""
-    return ", ".join(f"{n}={short(v)}" for n, v in sorted(run.matching.items()))
+    return ", ".join(f"{n}={display_value(v)}" for n, v in sorted(run.matching.items()))
 
 
 def other_readings(metrics: Iterable[str], paper: str) -> list[str]:
@@ -97,7 +97,7 @@ def not_the_papers(found: Sequence[tuple[Group, Row]], paper: str) -> list[str]:
     for group, row in found:
         run = group.one
         changes = [
-            f"{name} {short(value)} (recipe: {short(run.usual.get(name, ''))})"
+            f"{name} {display_value(value)} (recipe: {display_value(run.usual.get(name, ''))})"
             for name, value in sorted(run.changed.items())
             if name not in row.settings
         ]

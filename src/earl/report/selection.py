@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from earl.errors import DataNotFound, MixedRuns
 from earl.experiments.recipes import Value
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.groups import Column, Group, group_runs
 from earl.report.notes import left_out
 
 
 def panels(
-    runs: Sequence[Run], *, allow_mixed: bool = False, reading: str = "", probe: str = ""
+    runs: Sequence[RunRecord], *, allow_mixed: bool = False, reading: str = "", probe: str = ""
 ) -> dict[Column, list[Group]]:
     """Return the groups of each data set and stream whose runs hold a reading of a probe."""
     groups, _ = group_runs(recorded(runs, reading, probe), allow_mixed)
@@ -33,7 +33,7 @@ def only(by_column: Mapping[Column, list[Group]]) -> tuple[Column, list[Group]]:
     return next(iter(by_column.items()))
 
 
-def recorded(runs: Sequence[Run], reading: str = "", probe: str = "") -> list[Run]:
+def recorded(runs: Sequence[RunRecord], reading: str = "", probe: str = "") -> list[RunRecord]:
     """Return the runs that have ended and in whose history there is the reading."""
     finished = [run for run in runs if run.finished]
     if not finished:
@@ -52,7 +52,7 @@ def recorded(runs: Sequence[Run], reading: str = "", probe: str = "") -> list[Ru
     return having
 
 
-def command(run: Run, probe: str = "", *, method: str = "", **settings: Value) -> str:
+def command(run: RunRecord, probe: str = "", *, method: str = "", **settings: Value) -> str:
     """Return the command that makes this run again, with a probe, a method or other settings."""
     old = run.experiment
     own = run.of("method") if method not in ("", old.method) else {}

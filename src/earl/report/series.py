@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.groups import Group
 from earl.report.statistics import Spread, spread
 
 WINDOW = 500  # samples of the moving average of online accuracy
-Read: TypeAlias = Callable[[Run], dict[int, float]]  # values by step
+Read: TypeAlias = Callable[[RunRecord], dict[int, float]]  # values by step
 
 
 def over_seeds(group: Group, read: Read) -> dict[int, Spread]:
@@ -18,17 +18,17 @@ def over_seeds(group: Group, read: Read) -> dict[int, Spread]:
     return {step: spread([of_seed[step] for of_seed in values]) for step in common}
 
 
-def accuracy(run: Run) -> dict[int, float]:
+def accuracy(run: RunRecord) -> dict[int, float]:
     return {e.step: 100 * e.accuracy for e in run.history}
 
 
-def window(run: Run) -> int:
+def window(run: RunRecord) -> int:
     """Return over how many samples online accuracy is averaged, at the least."""
     every = run.history[0].step
     return max(every, min(WINDOW, run.samples // 10 // every * every))
 
 
-def moving_average(run: Run) -> dict[int, float]:
+def moving_average(run: RunRecord) -> dict[int, float]:
     """Return online accuracy in percent over the last samples; at the beginning over all so far."""
     counts = {0: 0} | {e.step: e.online_correct for e in run.history}
     steps, length = list(counts), window(run)

@@ -1,7 +1,7 @@
-"""Files that are wholly there or not there at all, also after a kill or a power cut.
+"""Files that are complete or missing, never partly written, also after a kill or a power cut.
 
 A function that writes returns when its work is on the disk. An error of `fsync` is raised and never
-tried again: the kernel may have dropped the pages, and a second success would mean nothing.
+tried again: the kernel may have dropped the data, so that a second success would prove nothing.
 """
 
 import functools
@@ -12,23 +12,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from earl.errors import DirectoryInUse, EarlError
+from earl.storage.reading import BINARY, NOFOLLOW
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-# Flags that some platforms lack, where 0 leaves `os.open` as it is.
-_BINARY = getattr(os, "O_BINARY", 0)
-_DIRECTORY = getattr(os, "O_DIRECTORY", 0)
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_DIRECTORY = getattr(os, "O_DIRECTORY", 0)  # some platforms lack it
 
 _held: set[int] = set()  # descriptors of the locks of this process
 
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Let an error of the system name this path; an operation on an open file knows none."""
+    """Put this path into an OSError that has none, as those of operations on open files."""
     try:
         yield
     except OSError as error:
@@ -83,16 +81,16 @@ def set_aside(path: Path) -> Path:
 
 def write_file(path: Path, data: bytes | bytearray, mode: int = 0o600) -> None:
     """Write a new file and flush it; a file that exists is an error and stays as it is."""
-    _write(path, data, os.O_CREAT | os.O_EXCL, mode)
-
-
-def _write(path: Path, data: bytes | bytearray, flags: int, mode: int) -> None:
-    fd = os.open(path, os.O_WRONLY | _BINARY | flags, mode)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
     with naming(path), closing(fd):
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]  # a write may take only a part
-        os.fsync(fd)
+        _write_all(fd, data)
+
+
+def _write_all(fd: int, data: bytes | bytearray) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]  # a write may take only a part
+    os.fsync(fd)
 
 
 @contextmanager
@@ -106,13 +104,10 @@ def closing(fd: int) -> Iterator[None]:
 
 def append(path: Path, data: bytes, size: int) -> None:
     """Add to a file of this size, and flush it; ValueError if others write to it, too."""
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | _NOFOLLOW | _BINARY)
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | NOFOLLOW | BINARY)
     with naming(path), closing(fd):
         check_size(fd, size)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
+        _write_all(fd, data)
         check_size(fd, size + len(data))
 
 
@@ -171,13 +166,13 @@ def lock_directory(path: Path) -> Iterator[None]:
     only pretend to: there nobody is kept out, and whoever writes must notice others by themselves.
     """
     make_directory(path)
-    fd = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | _NOFOLLOW, 0o600)
+    fd = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o600)
     _held.add(fd)
     try:
         _take(fd, path)
         yield
     finally:
-        if fd in _held:  # not in a forked child, which gave it up at birth
+        if fd in _held:  # not in a forked child, which has closed it already
             _held.remove(fd)
             os.close(fd)
 
@@ -195,12 +190,12 @@ def _take(fd: int, path: Path) -> None:
         ) from None
 
 
-@functools.cache  # once per process: such a hook cannot be taken back
+@functools.cache  # once per process: such a hook cannot be removed
 def _free_children() -> None:
     os.register_at_fork(after_in_child=_give_up_locks)
 
 
 def _give_up_locks() -> None:
-    """Close the inherited locks, or a data loader's worker would hold them after our death."""
+    """Close inherited locks: a child that lives longer than this process would keep them."""
     while _held:
         os.close(_held.pop())

@@ -26,7 +26,7 @@ def newest_step(root: Path) -> int:
 def read_about(root: Path) -> tuple[Path, Mapping[str, Json]] | None:
     """Return the newest snapshot and what was said about it, its tensors unread.
 
-    Damaged ones are passed over, changed is nothing: what to do about them is for `read_newest`.
+    Damaged ones are skipped, and nothing is changed: `read_newest` deals with them.
     """
     for path in snapshots_in(root):
         try:

@@ -1,4 +1,4 @@
-"""Names from files, made fit to be shown: one that holds control characters cannot act on anything.
+"""Names from files, made safe to show: control characters in them are spelled out.
 
 A folder may be called "\\x1b[2J", which clears a terminal, or hold a line break, which would let it
 forge a line of a table.
@@ -18,3 +18,14 @@ def printable(text: str) -> str:
     ('a\\x1b[31m\\nb', 'Käse 鴨')
     """
     return UNFIT.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def titles(names: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of classes, fit to be shown, each with the first of its words.
+
+    >>> titles(("n01443537", "n00000000"), ("goldfish, Carassius auratus", ""))
+    ('n01443537 (goldfish)', 'n00000000')
+    """
+    first = [text.partition(",")[0].strip() for text in words] + [""] * len(names)
+    pairs = zip(names, first, strict=False)
+    return tuple(printable(f"{name} ({word})" if word else name) for name, word in pairs)

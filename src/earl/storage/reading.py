@@ -8,9 +8,10 @@ from typing import BinaryIO
 
 from earl.errors import DataNotFound, EarlError, InvalidInput
 
-_BINARY = getattr(os, "O_BINARY", 0)  # some platforms lack these flags
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+# Flags that some platforms lack, where 0 leaves `os.open` as it is.
+BINARY = getattr(os, "O_BINARY", 0)
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 
 LARGEST_RECORD = 16 << 20  # bytes of JSON, which takes some 25 times as much when it is parsed
 
@@ -41,7 +42,7 @@ def read_regular(path: Path, limit: int) -> bytes:
 def open_regular(path: Path, limit: int) -> BufferedReader:
     """Open a regular file of at most `limit` bytes for reading; the errors of `read_regular`."""
     _refuse_other(path, path.lstat().st_mode)  # before opening: a device may act on it
-    file = os.fdopen(os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY), "rb")
+    file = os.fdopen(os.open(path, os.O_RDONLY | NOFOLLOW | NONBLOCK | BINARY), "rb")
     try:
         found = os.fstat(file.fileno())
         _refuse_other(path, found.st_mode)
@@ -101,7 +102,7 @@ def read_text(path: Path, limit: int) -> str:
 
 def open_to_append(path: Path) -> BinaryIO:
     """Open a regular file to add to its end, made if it is missing; EarlError if it is no such."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NOFOLLOW | _NONBLOCK | _BINARY
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | NOFOLLOW | NONBLOCK | BINARY
     try:
         fd = os.open(path, flags, 0o666)
         if not stat.S_ISREG(os.fstat(fd).st_mode):

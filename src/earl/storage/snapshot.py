@@ -60,9 +60,9 @@ def write_snapshot(
 ) -> Path:
     """Write the state after one step, then remove all but the last `keep`; return its directory.
 
-    To write the same state twice is fine. Another state of a step that is there, or a step before
-    the newest one, is refused: one of the two would be lost unseen. After an OSError (say, a full
-    disk) the older snapshots are as they were.
+    Writing the same state twice is fine. A different state of a step that exists, or a step before
+    the newest one, is refused: one of the two would be lost without notice. After an OSError
+    (for example a full disk) the older snapshots are unchanged.
     """
     if step < 0 or keep < 1:
         raise ValueError(f"step must be at least 0 and keep at least 1, not {step} and {keep}")

@@ -1,4 +1,4 @@
-"""The state of a learner as a tree: taken apart into tensors and JSON, put together, compared."""
+"""The state of a learner as a tree: split into tensors and JSON, rebuilt, and compared."""
 
 import hashlib
 import json

@@ -9,7 +9,6 @@ import io
 import pickle  # noqa: TID251 (see above)
 import struct
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,12 +22,8 @@ LARGEST = 256 << 20  # bytes; the training file of CIFAR-100 has 155 million
 
 WHAT_A_FORGED_FILE_CAUSES = (
     *(ValueError, TypeError, LookupError, EOFError, AttributeError),
-    *(OverflowError, RecursionError, AssertionError, struct.error),
+    *(OverflowError, RecursionError, AssertionError, struct.error, pickle.UnpicklingError),
 )
-
-
-def refuse(code: int, _: object) -> None:
-    raise pickle.UnpicklingError(f"it holds the operation {code:#04x}, which such files do not use")
 
 
 class Inert:
@@ -37,6 +32,15 @@ class Inert:
     def __init__(self, *arguments: object) -> None:
         self.arguments = arguments
         self.state: Any = None
+
+
+class TextKeys(dict[object, object]):
+    """A dictionary whose keys are text: others could be made to hash for ages."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        if not isinstance(key, bytes | str):
+            raise pickle.UnpicklingError("a key of its dictionary is no text")
+        super().__setitem__(key, value)
 
 
 def latin1(text: object, encoding: object = "latin1") -> bytes:
@@ -53,23 +57,23 @@ ADMITTED: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): Inert,
     ("_codecs", "encode"): latin1,
 }
-OPCODES = b"".join(  # those that such files consist of; the others could take memory without end
+OPERATIONS = b"".join(  # those that such files consist of; the others could take memory without end
     (
         *(pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.GLOBAL),
-        *(pickle.STACK_GLOBAL, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE),
+        *(pickle.STACK_GLOBAL, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.REDUCE),
         *(pickle.INT, pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG, pickle.LONG1),
         *(pickle.STRING, pickle.BINSTRING, pickle.SHORT_BINSTRING, pickle.BINBYTES),
         *(pickle.SHORT_BINBYTES, pickle.BINBYTES8, pickle.UNICODE, pickle.BINUNICODE),
         *(pickle.SHORT_BINUNICODE, pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1),
         *(pickle.TUPLE2, pickle.TUPLE3, pickle.EMPTY_LIST, pickle.LIST, pickle.APPEND),
-        *(pickle.APPENDS, pickle.EMPTY_DICT, pickle.PUT, pickle.BINPUT, pickle.LONG_BINPUT),
-        *(pickle.GET, pickle.BINGET, pickle.LONG_BINGET, pickle.MEMOIZE),
+        *(pickle.APPENDS, pickle.SETITEM, pickle.SETITEMS, pickle.PUT, pickle.BINPUT),
+        *(pickle.LONG_BINPUT, pickle.GET, pickle.BINGET, pickle.LONG_BINGET, pickle.MEMOIZE),
     )
 )
 
 
 # The unpickler in Python, not the one in C: its memo is a dictionary, so that a forged number in
-# the file cannot ask for gigabytes.
+# the file cannot ask for gigabytes, and its table of operations can be replaced.
 class Unpickler(pickle._Unpickler):
     """Admits the names and the operations above; every other one is refused before it acts."""
 
@@ -81,33 +85,11 @@ class Unpickler(pickle._Unpickler):
             raise pickle.UnpicklingError(f"it asks for {module[:40]}.{name[:40]}")
         return ADMITTED[module, name]
 
-    def set_item(self) -> None:
-        self.set_all(self.stack[-2:], self.stack[-3])
-        del self.stack[-2:]
-
-    def set_items(self) -> None:
-        self.set_all(self.pop_mark(), self.stack[-1])
-
-    def make_dict(self) -> None:
-        made: dict[object, object] = {}
-        self.set_all(self.pop_mark(), made)
-        self.stack.append(made)
-
-    @staticmethod
-    def set_all(items: list[Any], target: object) -> None:
-        """Set keys and values, given in turn: a key is text, others might hash for ever."""
-        if not isinstance(target, dict) or len(items) % 2:
-            raise pickle.UnpicklingError("it sets an item of what is no dictionary")
+    def make_dict(self, marked: bool = True) -> None:
+        made, items = TextKeys(), self.pop_mark() if marked else []
         for key, value in zip(items[::2], items[1::2], strict=True):
-            if not isinstance(key, bytes | str):
-                raise pickle.UnpicklingError("a key of its dictionary is no text")
-            target[key] = value
-
-    def call(self) -> None:
-        arguments = self.stack.pop()
-        if self.stack[-1] not in (Inert, latin1):
-            raise pickle.UnpicklingError("it calls what is no function")
-        self.stack[-1] = self.stack[-1](*arguments)
+            made[key] = value
+        self.stack.append(made)
 
     def build(self) -> None:
         state = self.stack.pop()
@@ -116,12 +98,9 @@ class Unpickler(pickle._Unpickler):
         self.stack[-1].state = state
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
-        **{code: partial(refuse, code) for code in range(256)},
-        **{code: pickle._Unpickler.dispatch[code] for code in OPCODES},
-        pickle.SETITEM[0]: set_item,
-        pickle.SETITEMS[0]: set_items,
+        **{code: pickle._Unpickler.dispatch[code] for code in OPERATIONS},
+        pickle.EMPTY_DICT[0]: lambda self: self.make_dict(marked=False),
         pickle.DICT[0]: make_dict,
-        pickle.REDUCE[0]: call,
         pickle.BUILD[0]: build,
     }
 
@@ -134,7 +113,10 @@ def read_batch(path: Path) -> dict[str, Any]:
     try:
         data = read_regular(path.resolve(strict=True), LARGEST)
         batch = Unpickler(io.BytesIO(data), encoding="bytes").load()
-    except (pickle.UnpicklingError, *WHAT_A_FORGED_FILE_CAUSES) as error:
+    except KeyError as error:  # of the table of operations
+        why = f"it holds the operation {error}, which such files do not use"
+        raise InvalidInput(refusal(path, why)) from None
+    except WHAT_A_FORGED_FILE_CAUSES as error:
         raise InvalidInput(refusal(path, error)) from None
     if not isinstance(batch, dict):
         raise InvalidInput(refusal(path, "it holds no dictionary"))

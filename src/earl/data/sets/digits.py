@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from earl.data.dataset import Dataset, Split
+from earl.data.reduce import ranks
 from earl.randomness import Randomness
 
 TRAIN_PER_CLASS = 120  # 1 200 training images; the other 597 are the test set
@@ -46,8 +47,6 @@ def read() -> tuple[Tensor, Tensor]:
 def split_per_class(labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the indices of `count` fixed random samples of every class, and of all others."""
     order = torch.randperm(len(labels), generator=Randomness(0).at(0, "digits"))
-    rank = torch.empty(len(labels), dtype=torch.int64)
-    for c in labels.unique():
-        of_class = order[labels[order] == c]
-        rank[of_class] = torch.arange(len(of_class))
+    rank = torch.empty_like(labels)
+    rank[order] = ranks(labels[order])
     return (rank < count).nonzero().flatten(), (rank >= count).nonzero().flatten()

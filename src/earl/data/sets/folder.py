@@ -5,7 +5,7 @@ from pathlib import Path
 from earl.data.cache import open_dataset
 from earl.data.dataset import Dataset
 from earl.data.files import FileList, Rows, folders, found_files, pictures
-from earl.data.source import Found, Source, slug
+from earl.data.source import Found, Source, held_out_note, slug
 from earl.data.splits import TESTS, meaning, resembles
 from earl.errors import DataNotFound
 
@@ -91,7 +91,7 @@ def walk_splits(
     add_classes(found, found.train, path, f"{train}/")
     if test is None:
         found.hold_out(source.hold_out)
-        found.notes.append(f"there is no test split: {source.hold_out:g} of each class is held out")
+        found.notes.append(held_out_note(source.hold_out))
     else:
         add_classes(found, found.test, path, f"{test}/")
     if unused:

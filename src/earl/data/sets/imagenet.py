@@ -51,7 +51,7 @@ def find200(source: Source) -> Found:
     """Find ImageNet-200: in its own folder, or inside ImageNet."""
     own = source.root / "imagenet-200"
     if own.is_dir() and (found := find_folder("imagenet-200", own, source)) is not None:
-        return replace(found, words=lambda: find_words(beside(own, source.root)))
+        return replace(found, words=lambda: find_meanings(own, source.root))
     return find("imagenet-200", source, only=read_class_list(source))
 
 
@@ -87,19 +87,24 @@ def find_tree(name: str, path: Path, root: Path, only: list[str] | None) -> Foun
 
 def words_of(path: Path, root: Path) -> dict[str, str]:
     """Return what the classes mean, from a text file or from the devkit."""
-    if words := find_words(beside(path, root)):
+    if words := find_meanings(path, root):
         return words
     files = [folder / DEVKIT / "meta.mat" for folder in beside(path, root)]
     meta = next((file for file in files if file.is_file()), None)
-    with suppress(InvalidInput):  # they are only for people to read
+    with suppress(InvalidInput):  # the words are only shown
         return {wnid: words for _, wnid, words in read_synsets(meta)} if meta else {}
     return {}
 
 
 def beside(path: Path, root: Path) -> list[Path]:
-    """Return the folders that files about ImageNet may lie in; TinyImageNet has some, too."""
+    """Return the folders that files about ImageNet may lie in."""
+    return list(dict.fromkeys((path, path / "val", *path.parents[:3], root)))
+
+
+def find_meanings(path: Path, root: Path) -> dict[str, str]:
+    """Return what the classes mean, from a text file; TinyImageNet has one, too."""
     tiny = (root / folder for folder in tiny_imagenet.FOLDERS)
-    return list(dict.fromkeys((path, path / "val", *path.parents[:3], root, *tiny)))
+    return find_words([*beside(path, root), *tiny])
 
 
 def walk(path: Path, root: Path, classes: list[str]) -> FileList:
@@ -125,7 +130,7 @@ def walk(path: Path, root: Path, classes: list[str]) -> FileList:
 
 def validation_classes(path: Path, root: Path) -> dict[str, str]:
     """Return the class of each validation image by its name without ending."""
-    for folder in dict.fromkeys((path, path / "val", *path.parents[:3], root)):
+    for folder in beside(path, root):
         if (file := folder / SOLUTION).is_file():
             return dict(read_solution(file))
         if (folder / DEVKIT / TRUTH).is_file():

@@ -1,4 +1,4 @@
-"""Images in parquet files, as Hugging Face lays them out: a column of images, one of labels."""
+"""Images in parquet files, as Hugging Face writes them: a column of images, a column of labels."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,7 +11,17 @@ import numpy as np
 from earl.data.cache import open_dataset
 from earl.data.dataset import Dataset
 from earl.data.parts import ParquetPart, readable
-from earl.data.source import Contents, Found, Labels, Listing, Source, hold_out, slug
+from earl.data.source import (
+    Contents,
+    Found,
+    Labels,
+    Listing,
+    Source,
+    held_out_note,
+    hold_out,
+    slug,
+    untaught_note,
+)
 from earl.data.source import fingerprint as fingerprint_of
 from earl.data.splits import TEST, TRAIN
 from earl.errors import DataNotFound, EarlError, InvalidInput
@@ -87,11 +97,10 @@ def read_contents(path: Path, files: list[Path], source: Source) -> Contents:
         out = hold_out(keys, [label for _, _, label in taken], source.hold_out).tolist()
         tested = [row for row, o in zip(taken, out, strict=True) if o]
         taken = [row for row, o in zip(taken, out, strict=True) if not o]
-        notes.append(f"there is no test split: {source.hold_out:g} of each class is held out")
+        notes.append(held_out_note(source.hold_out))
     untaught = sorted({c for _, _, c in tested} - {c for _, _, c in taken})
     if untaught:
-        lacking = ", ".join(names[c] for c in untaught)
-        notes.append(f"never asked about, for lack of training images: {lacking}")
+        notes.append(untaught_note([names[c] for c in untaught]))
     if not taken or not tested:
         raise DataNotFound(f"{path} holds {len(taken)} training and {len(tested)} test images")
     return Contents(

@@ -14,8 +14,7 @@ LARGEST = 64 << 20  # bytes; all of WordNet's nouns have 3 million
 def find_words(folders: Iterable[Path]) -> dict[str, str]:
     """Return the words by class, from the first of these folders that has a file of them.
 
-    They are only for people to read: a file that cannot be read, or a line that holds no class, is
-    passed over.
+    They are only shown: a file that cannot be read, or a line without a class, is ignored.
     """
     for folder in folders:
         for name in FILES:

@@ -17,6 +17,7 @@ from earl.learning.bytes_held import bytes_held
 from earl.learning.learner import UNKNOWN, Learner
 from earl.nn.augment import Augment, View
 from earl.nn.modes import train_forward
+from earl.nn.ranks import Alone
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
 
@@ -192,7 +193,7 @@ def boundaries_and_early_ends_are_harmless(make: Make) -> None:
     expect(bool(torch.isfinite(learner.scores(x)).all()), "scores are not finite")
 
 
-class Noted:
+class Noted(Alone):
     """Stands where processes that train together would, and notes what `forward` is given."""
 
     def __init__(self) -> None:

@@ -7,26 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from earl.errors import EarlError
+from earl.experiments.origins import PLAIN, is_origins
 from earl.storage.reading import LARGEST_RECORD, read_bounded
 
-FORMAT = 1  # of experiment.json
+FORMAT = 2  # of experiment.json; format 1 does not say where settings come from
 
 # What all that reads a record relies on: fields, and kinds of what is in them.
 NEEDED = {"experiment": dict, "settings": dict, "environment": dict}
 OPTIONAL = {"places": dict, "data": dict, "budget": dict, "boundaries": list, "samples": int}
+OPTIONAL |= {"imports": list}
 EXPERIMENT = {"method": str, "dataset": str, "stream": str, "seed": int}
 EXPERIMENT |= {"settings": dict, "probes": list}
 MATCHED = {"stream_sha256": str, "match": str, "to": str}
 ENVIRONMENT, RANKS = {"device": str, "threads": int}, {"ranks": int}
-PLAIN = (bool, int, float, str)
 
 
 def read_record(file: Path) -> dict[str, Any]:
     """Return the record of a run: what is run, every setting, and where it was started."""
     record = read_object(file)
-    if record.get("format", FORMAT) != FORMAT:
+    if record.get("format", FORMAT) not in (1, FORMAT):
         version = json.dumps(record["format"])[:20]
-        raise EarlError(f"{file} has format {version}; this earl reads format {FORMAT}")
+        raise EarlError(f"{file} has format {version}; this earl reads formats 1 to {FORMAT}")
     if not is_record(record):
         raise EarlError(f"{file} is not the record of a run; put the file back, or remove that run")
     return record
@@ -36,11 +37,13 @@ def is_record(record: Mapping[str, Any]) -> bool:
     """Tell whether a record has what everything that goes on with a run reads from it."""
     if "format" not in record or not fits(record, NEEDED, OPTIONAL):
         return False
+    if record["format"] != 1 and not is_origins(record.get("origins")):
+        return False
     experiment, environment = record["experiment"], record["environment"]
     if not (fits(experiment, EXPERIMENT, MATCHED) and fits(environment, ENVIRONMENT, RANKS)):
         return False
     plain = (experiment["settings"], record["settings"], environment)
-    texts = (*experiment["probes"], *record.get("places", {}).values())
+    texts = (*experiment["probes"], *record.get("places", {}).values(), *record.get("imports", []))
     return (
         set(experiment) <= {*EXPERIMENT, *MATCHED}
         and all(type(value) in PLAIN for values in plain for value in values.values())

@@ -3,32 +3,31 @@
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from earl.data.dataset import titles
 from earl.errors import DamagedRun, DataNotFound, EarlError, InvalidSetting, UnknownName, suggest
 from earl.evaluation.history import Evaluation
-from earl.experiments.experiment import Experiment, short
-from earl.experiments.loading import Name
-from earl.experiments.options import Options
-from earl.experiments.recipes import Value
+from earl.experiments.fields import ExperimentFields
+from earl.experiments.names import dataset_label, stream_label
+from earl.experiments.origins import Origins
+from earl.experiments.recipes import Value, recipe
 from earl.experiments.runs.files import read_record
 from earl.experiments.runs.seals import SEALED, read_checked, read_summary
-from earl.storage.printable import printable
+from earl.storage.printable import printable, titles
 
 IDENTITY = ("method", "dataset", "stream", "seed", "settings", "probes", "stream_sha256")
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """One run as its directory tells it."""
 
     path: Path
     name: str  # the path below the folder it was found in, with slashes
-    experiment: Experiment
+    experiment: ExperimentFields
     settings: Mapping[str, Value]  # all of them, as they were when the run began
     environment: Mapping[str, Any]
     data: Mapping[str, Any]
@@ -88,12 +87,12 @@ class Run:
     @property
     def dataset(self) -> str:
         """The data set without the path of one's own data."""
-        return Name.read(self.experiment.dataset).folder()
+        return dataset_label(self.experiment.dataset)
 
     @property
     def stream(self) -> str:
         """The stream without the path of its file."""
-        return short(self.experiment.stream)
+        return stream_label(self.experiment.stream)
 
     @cached_property
     def matching(self) -> dict[str, Value]:
@@ -101,13 +100,19 @@ class Run:
         fields = self.experiment.as_dict()
         return {name: value for name, value in fields.items() if name not in IDENTITY}
 
+    @cached_property
+    def origins(self) -> Origins:
+        """Where each setting comes from; format 1 does not say so, and is worked out."""
+        if "origins" in self.record:
+            return Origins.from_dict(self.record["origins"])
+        from earl.experiments.runs.format1 import origins  # imports torch and the method
+
+        return origins(self.experiment, self.settings)
+
     def of(self, *parts: str) -> dict[str, Value]:
         """Return the settings of these parts: method, stream, data, setting, network, …"""
-        return {n: v for part in parts for n, v in self._options.of(part, self.settings).items()}
-
-    @cached_property
-    def _options(self) -> Options:
-        return self.experiment.options()
+        part_of = self.origins.part_of
+        return {n: v for part in parts for n, v in self.settings.items() if part_of.get(n) == part}
 
     @cached_property
     def changed(self) -> dict[str, Value]:
@@ -117,8 +122,18 @@ class Run:
 
     @cached_property
     def usual(self) -> dict[str, Value]:
-        """The settings of the same experiment if none were given."""
-        return Experiment.from_dict({**self.experiment.as_dict(), "settings": {}}).values()
+        """The settings of the same experiment if none were given.
+
+        Recipes are those of today, and defaults those of when the run began.
+        """
+        given = self.experiment.settings
+        others = {name: value for name, value in self.settings.items() if name not in given}
+        today = {n: v for n, v in recipe(self.experiment.dataset).items() if n in self.settings}
+        return {**others, **self.origins.usual, **today}
+
+    def path_below_out(self) -> PurePath:
+        """Return the path that the run has below the folder given as --out."""
+        return self.experiment.path_by(self.origins.part_of)
 
     @property
     def kind(self) -> str:
@@ -133,9 +148,9 @@ class Run:
         return {**self.settings, **self.matching, **chosen, **names, "seed": self.experiment.seed}
 
 
-def find_runs(folders: Iterable[Path]) -> list[Run]:
+def find_runs(folders: Iterable[Path]) -> list[RunRecord]:
     """Return all runs in these folders, however deep, each once, in the order of their names."""
-    found: dict[Path, Run] = {}
+    found: dict[Path, RunRecord] = {}
     folders = list(folders)
     for folder in folders:
         if not folder.is_dir():
@@ -159,24 +174,18 @@ def run_directories(folder: Path) -> Iterator[Path]:
             yield Path(path)
 
 
-def read_run(path: Path, folder: Path) -> Run:
+def read_run(path: Path, folder: Path) -> RunRecord:
     """Return the run in a directory that was found in a folder."""
     record = read_record(path / "experiment.json")
-    try:
-        experiment = Experiment.from_dict(record["experiment"])
-    except EarlError as error:  # such as a method that is not registered here
-        raise EarlError(f"{path / 'experiment.json'}: {error}") from error
     summary, fault = None, ""
     try:
         summary = read_summary(path / "summary.json", record)
     except DamagedRun as error:
         fault = str(error)
-    return Run(
+    run = RunRecord(
         path=path,
-        name=printable(
-            experiment.path().as_posix() if path == folder else path_below(path, folder)
-        ),
-        experiment=experiment,
+        name="",
+        experiment=ExperimentFields.from_dict(record["experiment"]),
         settings=record["settings"],
         environment=record["environment"],
         data=record.get("data", {}),
@@ -185,13 +194,11 @@ def read_run(path: Path, folder: Path) -> Run:
         fault=fault,
         boundaries=tuple(record.get("boundaries", ())),
     )
+    below = run.path_below_out() if path == folder else path.relative_to(folder)
+    return replace(run, name=printable(below.as_posix()))
 
 
-def path_below(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix()
-
-
-def choose_runs(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
+def choose_runs(runs: Sequence[RunRecord], where: Sequence[str]) -> list[RunRecord]:
     """Return the runs that fit all of these NAME=VALUE; of one name, any of its values fits.
 
     A run that has no such setting does not fit.

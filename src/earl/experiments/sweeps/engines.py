@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from earl.errors import EarlError, InvalidSetting
-from earl.experiments.places import check_threads, cores
+from earl.experiments.machine import check_threads, cores
 from earl.storage.reading import open_to_append
 
 if TYPE_CHECKING:
@@ -52,11 +52,12 @@ class Engine(Protocol):
 
 
 def start_process(
-    words: Sequence[str], log: Path, most: int | None = None
+    words: Sequence[str], log: Path, most: int | None = None, folder: Path | None = None
 ) -> "subprocess.Popen[bytes]":
     """Start `earl <words>` as a process; it saves and ends when its standard input is closed.
 
-    It takes so many threads at most, unless the words or the user's environment say otherwise.
+    It takes so many threads at most, unless the words or the user's environment say otherwise. It
+    works in the folder, where modules of the user's own may lie, if this machine has it.
     """
     share = {} if most is None else {"OMP_NUM_THREADS": str(most)}
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -69,6 +70,7 @@ def start_process(
             stdout=file,
             stderr=subprocess.STDOUT,
             env=share | os.environ,
+            cwd=folder if folder is not None and folder.is_dir() else None,
         )
 
 
@@ -147,7 +149,7 @@ class RayEngine:
             if not address and wanted > have.get(name, 0):  # a cluster may grow, a machine not
                 ray.shutdown()
                 raise EarlError(f"a run needs {name}s: {wanted:g}; here are {have.get(name, 0):g}")
-        self._carry_out = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=3)(carry_out)
+        self._run = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=3)(run_subprocess)
 
     def __enter__(self) -> "RayEngine":
         return self
@@ -163,7 +165,7 @@ class RayEngine:
         ray.shutdown()
 
     def start(self, words: Sequence[str], log: Path) -> "RayJob":
-        return RayJob(self._carry_out.remote(list(words), log))
+        return RayJob(self._run.remote(list(words), log, Path.cwd()))
 
 
 class RayJob:
@@ -181,7 +183,7 @@ class RayJob:
         try:
             return int(ray.get(self.reference))
         except ray.exceptions.RayTaskError:
-            raise  # an error of `carry_out`, such as a full disk
+            raise  # an error of `run_subprocess`, such as a full disk
         except ray.exceptions.RayError:  # its worker or machine is lost, and so were the next ones
             return -signal.SIGKILL
 
@@ -196,9 +198,9 @@ class RayJob:
         ray.wait([self.reference])
 
 
-def carry_out(words: list[str], log: Path) -> int:
+def run_subprocess(words: list[str], log: Path, folder: Path) -> int:
     """Carry out a run to its end and return the exit code; an interrupt stops and saves it."""
-    process = start_process(words, log)
+    process = start_process(words, log, folder=folder)
     try:
         while process.poll() is None:  # not `wait`, which Ray cannot interrupt
             time.sleep(PAUSE)

@@ -8,7 +8,6 @@ import itertools
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from typing import Literal
 from earl.errors import DirectoryInUse, EarlError, RunConflict
 from earl.evaluation.history import read_history
 from earl.experiments.experiment import Experiment
+from earl.experiments.places import make_writable
 from earl.experiments.runs.directory import SNAPSHOT_SECONDS, RunDirectory
 from earl.experiments.runs.files import read_record
 from earl.experiments.runs.progress_note import NOTE, read_note
@@ -25,7 +25,6 @@ from earl.experiments.sweeps.engines import Engine, Job, LocalEngine
 from earl.storage.files import (
     entries,
     lock_directory,
-    make_directory,
 )
 from earl.storage.manifest import newest_step
 from earl.storage.reading import open_regular
@@ -33,9 +32,9 @@ from earl.storage.reading import open_regular
 State = Literal["waiting", "interrupted", "running", "in use", "finished", "failed"]
 LOG = "log.txt"
 LARGEST_TAIL = 1 << 20  # bytes of a log that are looked at
-LOOK = 0.2  # seconds between two looks at all runs
-LOCKED = 2.0  # seconds between two tries to enter a directory that another process works in
-LIVES = 4  # of a run in a row that were ended by a signal before they came any further
+POLL_SECONDS = 0.2  # between two looks at all runs
+LOCK_RETRY_SECONDS = 2.0  # between two tries to enter a directory that another process works in
+MAX_RESTARTS = 4  # of a run in a row that was ended by a signal before they came any further
 IN_USE = 73  # exit codes of `earl run`
 STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
@@ -63,6 +62,7 @@ def sweep(
     data_root: Path | None = None,
     cache_root: Path | None = None,
     snapshot_seconds: float = SNAPSHOT_SECONDS,
+    imports: Sequence[str] = (),
 ) -> Generator[tuple[Status, ...]]:
     """Run all experiments, and yield now and then how every one of them stands.
 
@@ -70,24 +70,24 @@ def sweep(
     """
     engine = engine or LocalEngine()
     words = ["--out", str(out.absolute()), "--snapshot-seconds", str(snapshot_seconds)]
-    words += ["--device", device]
+    words += ["--device", device, *(word for name in imports for word in ("--import", name))]
     words += ["--threads", str(engine.threads)] if engine.threads is not None else []
     for option, place in (("--data-root", data_root), ("--cache-root", cache_root)):
         words += [option, str(place.expanduser().absolute())] if place else []
     refuse_same_path(experiments)
     make_writable(out)
-    runs = [Run(experiment, out / experiment.path(), words) for experiment in experiments]
+    runs = [SweepRun(experiment, out / experiment.path(), words) for experiment in experiments]
     try:
         while True:
             for run in runs:
                 run.look()
             free = engine.slots - sum(run.job is not None for run in runs)
-            for run in itertools.islice(filter(Run.due, runs), free):
+            for run in itertools.islice(filter(SweepRun.due, runs), free):
                 run.start(engine)
             yield tuple(run.status for run in runs)
             if all(run.ended() for run in runs):
                 return
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
     finally:
         jobs = [run.job for run in runs if run.job is not None]
         for job in jobs:
@@ -131,7 +131,7 @@ def progress(path: Path) -> tuple[int, int, float | None]:
     return (history[-1].step, total, history[-1].accuracy) if history else (0, total, None)
 
 
-class Run:
+class SweepRun:
     """One run while its sweep goes on: its job, if it has one, and what it has been through."""
 
     def __init__(self, experiment: Experiment, path: Path, words: Sequence[str]) -> None:
@@ -200,14 +200,14 @@ class Run:
     def _read(self) -> None:
         self.status = look_at(self.experiment, self.path)
         if self.status.state == "in use":
-            self._not_before = time.monotonic() + LOCKED
+            self._not_before = time.monotonic() + LOCK_RETRY_SECONDS
 
     def _count_life(self, code: int) -> None:
         """Let a run that was killed go on, unless it never comes any further."""
         now = sorted(path.name for path in entries(self.path / "snapshots", "snap-"))
         self._lives = 1 if now != self._snapshots else self._lives + 1
         self._snapshots = now
-        if self._lives >= LIVES:
+        if self._lives >= MAX_RESTARTS:
             name = signal.Signals(-code if code < 0 else code - 128).name
             self._fail(
                 f"killed {self._lives} times in a row by {name} before it could save anything new"
@@ -225,16 +225,6 @@ def refuse_same_path(experiments: Sequence[Experiment]) -> None:
         if path in seen:
             raise RunConflict(f"two different runs of this sweep would both go to {path}")
         seen[path] = experiment
-
-
-def make_writable(out: Path) -> None:
-    """Make the directory of all runs, or say why that cannot be."""
-    try:
-        make_directory(out.absolute())
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise EarlError(f"cannot write to {out}: {error.strerror}; choose another --out") from None
 
 
 def in_use(path: Path) -> bool:

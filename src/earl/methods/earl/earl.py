@@ -1,6 +1,6 @@
 """EARL (Seo et al., CVPR 2024): fixed equiangular targets for online continual learning."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting, UnknownName, suggest
+from earl.errors import require, require_one_of
 from earl.learning import (
     POLICIES,
     Classes,
@@ -44,6 +44,14 @@ from earl.nn import (
 )
 from earl.randomness import Randomness
 
+PolicyName = Literal["greedy_balanced", "reservoir", "class_reservoir", "gdumb"]
+CHOICES: Mapping[str, Collection[str]] = {
+    "negative": NEGATIVES,
+    "classifier": ("fixed", "learnable"),
+    "policy": POLICIES,
+    "preparatory_count": ("inside", "on-top"),
+    "residual_source": ("train", "refresh"),
+}
 COSINE_SCALE = 10.0  # of a learnable classifier's logits
 
 
@@ -71,46 +79,40 @@ class EARL(Learner):
         correction: bool = True,
         classifier: Literal["fixed", "learnable"] = "fixed",
         residual_source: Literal["train", "refresh"] = "train",
-        policy: Literal["greedy_balanced", "reservoir", "class_reservoir", "gdumb"] = (
-            "greedy_balanced"
-        ),
+        policy: PolicyName = "greedy_balanced",
     ) -> None:
-        require(k >= 1, f"k = {k} must be at least 1")
-        require(tau > 0, f"tau = {tau} must be positive")
-        require(lam >= 0, f"lam = {lam} must not be negative")
-        require(pairs_per_class >= 1, f"pairs_per_class = {pairs_per_class} must be at least 1")
-        require(hidden >= 0, f"hidden = {hidden} must not be negative (0: no hidden layers)")
-        one_of("preparatory_count", preparatory_count, ("inside", "on-top"))
-        one_of("negative", negative, tuple(NEGATIVES))
-        one_of("classifier", classifier, ("fixed", "learnable"))
-        one_of("residual_source", residual_source, ("train", "refresh"))
-        one_of("policy", policy, tuple(POLICIES))
+        check_numbers(k=k, tau=tau, lam=lam, pairs_per_class=pairs_per_class, hidden=hidden)
+        check_names(negative=negative, classifier=classifier, policy=policy)
+        check_names(preparatory_count=preparatory_count, residual_source=residual_source)
         self.setting = setting
         self.k, self.tau, self.lam = k, tau, lam
         self.correction, self.refresh = correction, residual_source == "refresh"
         self.on_top = preparatory_count == "on-top"
         self.own_views = float("inf") if negative == "noise" else 0  # noise is nobody's image
         self.randomness = Randomness(setting.seed)
-        etf = SimplexETF(d, setting.seed)
-        self.frame = Frame(etf, setting.device)
+        self.frame = Frame(SimplexETF(d, setting.seed), setting.device)
+        self._make_networks(backbone, hidden, learnable=classifier == "learnable")
+        self.memory = Memory(setting.memory_size, POLICIES[policy])
+        self.residuals = ResidualMemory(pairs_per_class, d, setting.device)
+        K = self.frame.etf.K
+        prepare = PreparatoryData(K, NEGATIVES[negative], self.randomness)
+        self.prepare = prepare if preparatory else None
+        self.classes, self.work = Classes(capacity=K), Work(self.passes)
+        self.pace = Pace(setting, self.work)
+        self._refreshed: tuple[object, Tensor, Tensor] | None = None
+
+    def _make_networks(self, backbone: nn.Module, hidden: int, *, learnable: bool) -> None:
+        """Make f = p after g, rows in place of the fixed vectors to compare with, and Adam."""
+        d, setting = self.frame.etf.d, self.setting
         size = feature_size(backbone, setting.image_shape)
         p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
-        self.f = nn.Sequential(backbone, p).to(setting.device)  # f = p after g
-        self.learned = None  # rows in place of the fixed vectors, to compare with
-        if classifier == "learnable":
+        self.f = nn.Sequential(backbone, p).to(setting.device)
+        self.learned = None
+        if learnable:
             rows = build(lambda: GrowingLinear(d), self.randomness.at(0, "classifier"))
             self.learned = rows.to(setting.device)
         trained = [self.f] if self.learned is None else [self.f, self.learned]
         self.optimizer = adam([p for part in trained for p in part.parameters()], setting.lr)
-        self.memory = Memory(setting.memory_size, POLICIES[policy])
-        self.residuals = ResidualMemory(pairs_per_class, d, setting.device)
-        self.prepare = (
-            PreparatoryData(etf.K, NEGATIVES[negative], self.randomness) if preparatory else None
-        )
-        self.classes = Classes(capacity=etf.K)
-        self.work = Work(self.passes)
-        self.pace = Pace(setting, self.work)
-        self._refreshed: tuple[object, Tensor, Tensor] | None = None
 
     def observe(self, x: Tensor, y: Tensor) -> None:
         """Algorithm 1 for the samples that have just arrived."""
@@ -135,7 +137,10 @@ class EARL(Learner):
         W, Y_d = self._vectors(), Y.to(f_hat.device)
         loss = dot_regression(f_hat, W[Y_d]).mean()  # Eq. (4)
         if len(X_p):
-            loss = loss + self.lam * dot_regression(f_hat_p, self.frame.back(Y_p)).mean()
+            loss = (
+                loss
+                + self.lam * dot_regression(f_hat_p, self.frame.preparatory_vectors(Y_p)).mean()
+            )
         if self.learned is not None:  # which alone would pull all features and vectors to one point
             loss = loss + F.cross_entropy(COSINE_SCALE * f_hat @ W.T, Y_d)
         differentiate(loss, self.optimizer)
@@ -181,17 +186,16 @@ class EARL(Learner):
 
         A corrected feature is no unit vector; of one image the order is that of the cosines.
         """
-        f_hat = self.features(x)
-        if self.correction:
-            f_hat = self.corrected(f_hat)
-        return f_hat @ self.vectors().T
+        return self.corrected(self.features(x)) @ self.vectors().T
 
     def features(self, x: Tensor) -> Tensor:
         """Return f_hat(x) before correction, (B, d)."""
         return F.normalize(ask(self.f, self.setting, x), dim=1)
 
     def corrected(self, f_hat: Tensor) -> Tensor:
-        """Return features (B, d) moved by the residuals of their nearest stored ones."""
+        """Return features (B, d) moved by the residuals of their nearest stored ones, if at all."""
+        if not self.correction:
+            return f_hat
         h_hat, y = self._pairs()
         return correct(f_hat, h_hat, y, self.vectors(), k=self.k, tau=self.tau)
 
@@ -202,7 +206,7 @@ class EARL(Learner):
     def _vectors(self) -> Tensor:
         n = len(self.classes)
         if self.learned is None:
-            return self.frame.front(n)
+            return self.frame.class_vectors(n)
         return F.normalize(self.learned.weight[:n], dim=1)
 
     def _pairs(self) -> tuple[Tensor, Tensor]:
@@ -239,15 +243,8 @@ class EARL(Learner):
         self._refreshed = None  # it belongs to the state that was
 
     def parts(self) -> Mapping[str, Stateful]:
-        parts: dict[str, Stateful] = {
-            "network": self.f,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "residuals": self.residuals,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        names = ("optimizer", "memory", "residuals", "classes", "pace", "work")
+        parts: dict[str, Stateful] = {"network": self.f, **self.named_parts(*names)}
         if self.prepare is not None:
             parts["prepare"] = self.prepare
         if self.learned is not None:
@@ -261,11 +258,16 @@ earl_no_pdt = partial(EARL, preparatory=False)
 earl_learnable = partial(EARL, classifier="learnable")
 
 
-def require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InvalidSetting(message)
+def check_numbers(*, k: int, tau: float, lam: float, pairs_per_class: int, hidden: int) -> None:
+    """Raise InvalidSetting unless all numbers are possible."""
+    require(k >= 1, f"k = {k} must be at least 1")
+    require(tau > 0, f"tau = {tau} must be positive")
+    require(lam >= 0, f"lam = {lam} must not be negative")
+    require(pairs_per_class >= 1, f"pairs_per_class = {pairs_per_class} must be at least 1")
+    require(hidden >= 0, f"hidden = {hidden} must not be negative (0: no hidden layers)")
 
 
-def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise UnknownName(f"{name} = {value!r} does not exist; {suggest(value, known)}")
+def check_names(**chosen: str) -> None:
+    """Raise UnknownName unless all settings that are words have one of theirs."""
+    for name, value in chosen.items():
+        require_one_of(name, value, CHOICES[name])

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from earl.learning import Memory, below, draw_distinct
+from earl.learning import Memory, draw_distinct, random_int
 from earl.methods.earl.negatives import Negative
 from earl.randomness import Randomness
 
@@ -49,7 +49,7 @@ class PreparatoryData:
         if n == self.K:
             return self.K - 1  # every vector is a class's: never used, see `active`
         first = max(self.low, n)
-        return first + below(self.K - first, generator)
+        return first + random_int(self.K - first, generator)
 
     def transform(
         self,

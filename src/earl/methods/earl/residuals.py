@@ -47,7 +47,7 @@ class ResidualMemory:
     def pairs(self) -> tuple[Tensor, Tensor]:
         """Return all slots for features (S, d) and their classes (S,), EMPTY where none is yet.
 
-        Nothing is copied: while a single class is short of pairs, the others would be too.
+        Nothing is copied, also while some classes have less than `per_class` features.
         """
         n = len(self._pushed)
         y = torch.arange(n)[:, None].expand(n, self.per_class)

@@ -1,6 +1,6 @@
-"""A ResNet whose first blocks are frozen one day, and what then takes the place of images."""
+"""A ResNet whose first blocks are frozen after a while, and what is then kept instead of images."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -9,20 +9,20 @@ from torch import Generator, Tensor, nn
 from earl.errors import InvalidSetting
 from earl.learning import Memory, Pass, Setting, Work, draw_distinct
 from earl.methods.frozen.quantizer import ProductQuantizer, vectors_of
-from earl.nn import ResNet, evaluating, learning, let_learn
+from earl.nn import ResNet, eval_mode, learning, let_learn
 
 CHUNK = 64  # images that pass the front at once
-PER_CODEWORD = 256  # vectors that k-means looks at, at most
+PER_CODEWORD = 256  # k-means uses at most so many vectors for each codeword
 
 
-class Divided(nn.Module):
+class SplitResNet(nn.Module):
     """A ResNet in two parts, a front to be frozen and the rest; (B, C, H, W) -> (B, size).
 
     Once the front is frozen the rest reads its maps as the quantizer, if there is one, gives them
     back. What was frozen when the ResNet was handed over never learns.
     """
 
-    frozen: Tensor  # has it happened?
+    frozen: Tensor  # whether the front is frozen
 
     def __init__(self, backbone: nn.Module, blocks: int, image_shape: tuple[int, int, int]) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Divided(nn.Module):
 def shape_of_maps(front: nn.Module, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:
     """Return (c, h, w) of the maps that a front makes, found by showing it a blank image."""
     at = next(front.parameters()).device
-    with evaluating(front), torch.inference_mode():
+    with eval_mode(front), torch.inference_mode():
         _, c, h, w = front(torch.zeros(1, *image_shape, device=at)).shape
     return c, h, w
 
@@ -102,91 +102,94 @@ def length_of_base(base: float, setting: Setting) -> int:
     return max(1, round(base * setting.samples))
 
 
-def passes(
-    network: nn.Module, divided: Divided, plastic: nn.Module, setting: Setting
-) -> dict[str, Pass]:
-    """Return the passes of a network that is trained whole, then behind its front alone."""
-    counted = {
-        "images": Pass(network, setting.image_shape),
-        "encoded": Pass(divided.front, setting.image_shape, trains=False),
-        "replayed": Pass(plastic, divided.map_shape),
-    }
-    if divided.quantizer is not None:
-        counted["quantized"] = Pass(divided.quantizer, divided.map_shape, trains=False)
-    return counted
+class Encoder:
+    """The front of a split ResNet at work: it turns images into what is kept of them.
 
-
-def room_for_codes(divided: Divided, setting: Setting) -> int:
-    """Return how many codes take the bytes of `memory_size` images, at least 1."""
-    assert divided.quantizer is not None
-    _, h, w = divided.map_shape
-    image = torch.Size(setting.image_shape).numel()
-    return max(1, setting.memory_size * image // divided.quantizer.nbytes(h * w))
-
-
-def fit_quantizer(
-    divided: Divided, images: Memory, setting: Setting, work: Work, generator: Generator
-) -> None:
-    """Fit the codebooks to the vectors at all positions of the maps of all stored images.
-
-    If there are more than 256 per codeword a uniform draw of so many stands for them.
+    What that costs is counted in `work`.
     """
-    assert divided.quantizer is not None
-    _, h, w = divided.map_shape
-    most = PER_CODEWORD * divided.quantizer.codebooks.shape[1]
-    chosen = draw_distinct(len(images) * h * w, most, generator).sort().values
-    vectors = []
-    for rows in torch.arange(len(images)).split(CHUNK):
-        (x,) = images.take(rows, "x")
-        with torch.no_grad():
-            found = vectors_of(divided.front(setting.view(x.to(setting.device))))
-        first = int(rows[0]) * h * w
-        here = chosen[(chosen >= first) & (chosen < first + len(found))] - first
-        vectors.append(found[here.to(found.device)])
-    compared = divided.quantizer.fit(torch.cat(vectors), generator)
-    work.count(encoded=len(images), quantized=round(compared / (h * w)))
 
+    def __init__(self, split: SplitResNet, setting: Setting, work: Work) -> None:
+        self.split, self.setting, self.work = split, setting, work
 
-def encode_stored(
-    divided: Divided, images: Memory, setting: Setting, work: Work
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield what is kept of all stored images, and their class numbers, part by part."""
-    for rows in torch.arange(len(images)).split(CHUNK):
-        x, y = images.take(rows, "x", "y")
-        yield encode(divided, x, setting, work), y
+    def passes(self, network: nn.Module, plastic: nn.Module) -> dict[str, Pass]:
+        """Return the passes of a network that is trained whole, then behind its front alone."""
+        split, shape = self.split, self.setting.image_shape
+        counted = {
+            "images": Pass(network, shape),
+            "encoded": Pass(split.front, shape, trains=False),
+            "replayed": Pass(plastic, split.map_shape),
+        }
+        if split.quantizer is not None:
+            counted["quantized"] = Pass(split.quantizer, split.map_shape, trains=False)
+        return counted
 
+    def room_for_codes(self) -> int:
+        """Return how many codes take the bytes of `memory_size` images, at least 1."""
+        assert self.split.quantizer is not None
+        _, h, w = self.split.map_shape
+        image = torch.Size(self.setting.image_shape).numel()
+        return max(1, self.setting.memory_size * image // self.split.quantizer.nbytes(h * w))
 
-def encode(
-    divided: Divided, x: Tensor, setting: Setting, work: Work, augment: Generator | None = None
-) -> Tensor:
-    """Return what is kept of raw images x (B, C, H, W): codes or maps.
+    def fit_quantizer(self, images: Memory, generator: Generator) -> None:
+        """Fit the codebooks to the vectors at all positions of the maps of all stored images.
 
-    The images are seen as they are or, if there is a generator, as it augments them.
-    """
-    if augment is None:
-        parts = (setting.view(part.to(setting.device)) for part in x.split(CHUNK))
-    else:
-        parts = iter(setting.augment(x.to(setting.device), augment).split(CHUNK))
-    kept = torch.cat([divided.encode(part).cpu() for part in parts])
-    work.count(encoded=len(x))
-    if divided.quantizer is not None:
-        work.count(quantized=len(x))
-    return kept
+        If there are more than 256 per codeword, a uniform draw of so many is used instead.
+        """
+        quantizer = self.split.quantizer
+        assert quantizer is not None
+        _, h, w = self.split.map_shape
+        most = PER_CODEWORD * quantizer.codebooks.shape[1]
+        chosen = draw_distinct(len(images) * h * w, most, generator).sort().values
+        vectors = []
+        for rows in torch.arange(len(images)).split(CHUNK):
+            (x,) = images.take(rows, "x")
+            with torch.no_grad():
+                x = self.setting.view(x.to(self.setting.device))
+                found = vectors_of(self.split.front(x))
+            first = int(rows[0]) * h * w
+            here = chosen[(chosen >= first) & (chosen < first + len(found))] - first
+            vectors.append(found[here.to(found.device)])
+        compared = quantizer.fit(torch.cat(vectors), generator)
+        self.work.count(encoded=len(images), quantized=round(compared / (h * w)))
+
+    def encode_stored(self, images: Memory) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield what is kept of all stored images, and their class numbers, part by part."""
+        for rows in torch.arange(len(images)).split(CHUNK):
+            x, y = images.take(rows, "x", "y")
+            yield self.encode(x), y
+
+    def encode(self, x: Tensor, augment: Generator | None = None) -> Tensor:
+        """Return what is kept of raw images x (B, C, H, W): codes or maps.
+
+        The images are seen as they are or, if there is a generator, as it augments them.
+        """
+        setting = self.setting
+        if augment is None:
+            parts = (setting.view(part.to(setting.device)) for part in x.split(CHUNK))
+        else:
+            parts = iter(setting.augment(x.to(setting.device), augment).split(CHUNK))
+        kept = torch.cat([self.split.encode(part).cpu() for part in parts])
+        self.work.count(encoded=len(x))
+        if self.split.quantizer is not None:
+            self.work.count(quantized=len(x))
+        return kept
+
+    def block(self, x: Tensor, *, augmented: bool) -> "Block":
+        """Return new raw images x (B, C, H, W) as updates see them."""
+        return Block(partial(self.encode, x), augmented=augmented)
 
 
 class Block:
     """New images in front of a frozen part, as each update sees them and as they are kept.
 
-    They are encoded once, as they are, or `augmented`: anew for every update, and what the first
-    of them saw is kept.
+    They are encoded once, as they are; if `augmented`, they are encoded anew for every update, and
+    what the first update saw is kept.
     """
 
-    def __init__(
-        self, divided: Divided, x: Tensor, setting: Setting, work: Work, *, augmented: bool
-    ) -> None:
-        self._encode = partial(encode, divided, x, setting, work)
+    def __init__(self, encode: Callable[[Generator | None], Tensor], *, augmented: bool) -> None:
+        self._encode = encode
         self.augmented = augmented
-        self._first = None if augmented else self._encode()
+        self._first = None if augmented else encode(None)
 
     def look(self, augment: Generator) -> Tensor:
         """Return what the next update trains on, codes or maps (B, ...)."""

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting, UnknownName, suggest
+from earl.errors import require, require_one_of
 from earl.learning import (
     Classes,
     Learner,
@@ -23,16 +23,9 @@ from earl.learning import (
     draw_distinct,
     forward,
     greedy_balanced,
+    with_replay,
 )
-from earl.methods.frozen.front import (
-    Block,
-    Divided,
-    encode_stored,
-    fit_quantizer,
-    length_of_base,
-    passes,
-    room_for_codes,
-)
+from earl.methods.frozen.front import Encoder, SplitResNet, length_of_base
 from earl.methods.frozen.quantizer import ProductQuantizer
 from earl.nn import (
     Frame,
@@ -67,11 +60,8 @@ class NCFSCIL(Learner):
         dimensions: int = 0,
         augment_stream: bool = False,
     ) -> None:
-        if replay not in ("pq", "class_mean"):
-            known = ("pq", "class_mean")
-            raise UnknownName(f"replay = {replay!r} does not exist; {suggest(replay, known)}")
-        if dimensions < 0:
-            raise InvalidSetting(f"dimensions = {dimensions} must be positive, or 0 for automatic")
+        require_one_of("replay", replay, ("pq", "class_mean"))
+        require(dimensions >= 0, f"dimensions = {dimensions} must be positive, or 0 for automatic")
         self.setting = setting
         self.base = length_of_base(base, setting)
         self.augment_stream = augment_stream
@@ -80,27 +70,28 @@ class NCFSCIL(Learner):
         d = dimensions or size
         etf = SimplexETF(d, setting.seed)
         self.frame = Frame(etf, setting.device)
-        self.divided = Divided(backbone, frozen, setting.image_shape)
+        self.split = SplitResNet(backbone, frozen, setting.image_shape)
         if replay == "pq":
-            channels = self.divided.map_shape[0]
-            self.divided.quantizer = ProductQuantizer(channels, codebooks, codewords)
+            channels = self.split.map_shape[0]
+            self.split.quantizer = ProductQuantizer(channels, codebooks, codewords)
         p = build(lambda: Projection(size, d, 2 * size), self.randomness.at(0, "projection"))
-        self.f = nn.Sequential(self.divided, p).to(setting.device)  # f = p after g
-        self.plastic = nn.Sequential(self.divided.rest, p)
-        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.f = nn.Sequential(self.split, p).to(setting.device)  # f = p after g
+        self.plastic = nn.Sequential(self.split.rest, p)
+        self.waiting = Waiting(max(1, setting.batch_size // 2), self._learn_block)
         self.classes = Classes(capacity=etf.K)
         self.work = Work(self.passes)
+        self.encoder = Encoder(self.split, setting, self.work)
         self.pace = Pace(setting, self.work)
         self._enter(frozen=False)
 
     def _enter(self, frozen: bool) -> None:
         """Begin a phase: with an empty memory and an optimiser for what learns in it."""
-        self.divided.freeze(frozen)
+        self.split.freeze(frozen)
         self.memory: Memory | ClassMeans
-        if frozen and self.divided.quantizer is None:
+        if frozen and self.split.quantizer is None:
             self.memory = ClassMeans()
         elif frozen:
-            self.memory = Memory(room_for_codes(self.divided, self.setting), greedy_balanced)
+            self.memory = Memory(self.encoder.room_for_codes(), greedy_balanced)
         else:
             self.memory = Memory(self.setting.memory_size, greedy_balanced)
         learning = self.plastic if frozen else self.f
@@ -110,21 +101,14 @@ class NCFSCIL(Learner):
         """Collect half a batch of new samples, train on them with as many old ones, keep them."""
         self.check(x, y)
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
+            last = self.pace.samples + len(self.waiting) + 1 == self.base
             self.waiting.append(x_i, self.classes.index(y_i))
-            last = self.pace.samples + len(self.waiting) == self.base
-            if self.waiting.full or last:
-                self._learn_block()
             if last:
+                self.waiting.flush()
                 self._switch()
 
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
-
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
-        if self.divided.frozen:
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
+        if self.split.frozen:
             self._learn_maps(X, Y)
             return
         for _ in self.pace.owed(len(Y)):
@@ -132,13 +116,13 @@ class NCFSCIL(Learner):
         self._keep(X, Y)
 
     def _learn_maps(self, X: Tensor, Y: Tensor) -> None:
-        block = Block(self.divided, X, self.setting, self.work, augmented=self.augment_stream)
+        block = self.encoder.block(X, augmented=self.augment_stream)
         for _ in self.pace.owed(len(Y)):
             self._update(block.look(self.randomness.at(self.work.updates, "augment")), Y)
         self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
 
     def _keep(self, X: Tensor, Y: Tensor) -> None:
-        purpose = "insert codes" if self.divided.frozen else "insert"
+        purpose = "insert codes" if self.split.frozen else "insert"
         self.memory.add(self.randomness.at(self.memory.seen, purpose), x=X, y=Y)
 
     def _switch(self) -> None:
@@ -146,23 +130,20 @@ class NCFSCIL(Learner):
         images = self.memory
         assert isinstance(images, Memory)
         self._enter(frozen=True)
-        if self.divided.quantizer is not None:
+        if self.split.quantizer is not None:
             draw = self.randomness.at(0, "codebooks")
-            fit_quantizer(self.divided, images, self.setting, self.work, draw)
-        for X, Y in encode_stored(self.divided, images, self.setting, self.work):
+            self.encoder.fit_quantizer(images, draw)
+        for X, Y in self.encoder.encode_stored(images):
             self._keep(X, Y)
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
         """Train on new images or on what was kept of them, and on as much from the memory."""
         t = self.work.updates
-        if len(self.memory):
-            rest = self.setting.batch_size - len(Y)
-            draw = self.randomness.at(t, "draw")
-            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
-            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        draw = self.randomness.at(t, "draw")
+        X, Y = with_replay(X, Y, self.memory, self.setting.batch_size, draw)
         X = X.to(self.setting.device)
-        if self.divided.frozen:
-            self._step(forward(self.plastic, self.setting, self.divided.decode(X)), Y)
+        if self.split.frozen:
+            self._step(forward(self.plastic, self.setting, self.split.decode(X)), Y)
             self.work.add(replayed=len(Y))
         else:
             X = self.setting.augment(X, self.randomness.at(t, "augment"))
@@ -185,10 +166,10 @@ class NCFSCIL(Learner):
 
     def vectors(self) -> Tensor:
         """Return the vectors of the seen classes, (n, d)."""
-        return self.frame.front(len(self.classes))
+        return self.frame.class_vectors(len(self.classes))
 
     def passes(self) -> Mapping[str, Pass]:
-        return passes(self.f, self.divided, self.plastic, self.setting)
+        return self.encoder.passes(self.f, self.plastic)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if set(state) == set(self.parts()):
@@ -198,18 +179,11 @@ class NCFSCIL(Learner):
 
     def shape_kept(self, state: Mapping[str, Any]) -> tuple[int, ...]:
         frozen = state["network"].get("0.frozen", False)
-        return self.divided.shape_kept if frozen else super().shape_kept(state)
+        return self.split.shape_kept if frozen else super().shape_kept(state)
 
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.f,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        names = ("optimizer", "memory", "waiting", "classes", "pace", "work")
+        return {"network": self.f, **self.named_parts(*names)}
 
 
 class ClassMeans:

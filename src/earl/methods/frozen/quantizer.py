@@ -4,10 +4,10 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import InvalidSetting, require
 from earl.learning import draw_distinct
 
-LLOYD = 20  # iterations of k-means
+LLOYD = 20  # iterations of k-means, by Lloyd's algorithm
 CHUNK = 64  # vectors compared with all codewords at once; their distances stay in the cache
 MOST_CODEWORDS = 2048
 
@@ -29,8 +29,10 @@ class ProductQuantizer(nn.Module):
                 f"codebooks = {codebooks} must divide the {channels} channels of the feature maps: "
                 f"choose one of {', '.join(divisors)}"
             )
-        if not 2 <= codewords <= MOST_CODEWORDS:
-            raise InvalidSetting(f"codewords = {codewords} must be from 2 to {MOST_CODEWORDS}")
+        require(
+            2 <= codewords <= MOST_CODEWORDS,
+            f"codewords = {codewords} must be from 2 to {MOST_CODEWORDS}",
+        )
         self.register_buffer("codebooks", torch.zeros(codebooks, codewords, channels // codebooks))
 
     @property

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning import (
     Classes,
     Learner,
@@ -24,16 +24,9 @@ from earl.learning import (
     ask,
     forward,
     greedy_balanced,
+    with_replay,
 )
-from earl.methods.frozen.front import (
-    Block,
-    Divided,
-    encode_stored,
-    fit_quantizer,
-    length_of_base,
-    passes,
-    room_for_codes,
-)
+from earl.methods.frozen.front import Encoder, SplitResNet, length_of_base
 from earl.methods.frozen.quantizer import ProductQuantizer
 from earl.nn import Classifier, differentiate, feature_size
 from earl.randomness import Randomness
@@ -59,29 +52,29 @@ class REMIND(Learner):
         mixup: float = 0.0,
         augment_stream: bool = False,
     ) -> None:
-        if not 0 <= mixup < math.inf:
-            raise InvalidSetting(f"mixup = {mixup} must be 0, for none, or a positive number")
+        require(0 <= mixup < math.inf, f"mixup = {mixup} must be 0, for none, or a positive number")
         self.setting = setting
         self.base = length_of_base(base, setting)
         self.crops, self.mixup, self.augment_stream = crops, mixup, augment_stream
         self.randomness = Randomness(setting.seed)
         size = feature_size(backbone, setting.image_shape)
-        self.divided = Divided(backbone, frozen, setting.image_shape)
-        channels = self.divided.map_shape[0]
-        self.divided.quantizer = ProductQuantizer(channels, codebooks, codewords)
-        network = Classifier(self.divided, size, self.randomness.at(0, "head"))
+        self.split = SplitResNet(backbone, frozen, setting.image_shape)
+        channels = self.split.map_shape[0]
+        self.split.quantizer = ProductQuantizer(channels, codebooks, codewords)
+        network = Classifier(self.split, size, self.randomness.at(0, "head"))
         self.network = network.to(setting.device)
-        self.plastic = nn.Sequential(self.divided.rest, self.network.head)
-        self.waiting = Waiting(max(1, setting.batch_size // 2))
+        self.plastic = nn.Sequential(self.split.rest, self.network.head)
+        self.waiting = Waiting(max(1, setting.batch_size // 2), self._learn_block)
         self.classes = Classes()
         self.work = Work(self.passes)
+        self.encoder = Encoder(self.split, setting, self.work)
         self.pace = Pace(setting, self.work)
         self._enter(frozen=False)
 
     def _enter(self, frozen: bool) -> None:
         """Begin a phase: with an empty memory and an optimiser for what learns in it."""
-        self.divided.freeze(frozen)
-        room = room_for_codes(self.divided, self.setting) if frozen else self.setting.memory_size
+        self.split.freeze(frozen)
+        room = self.encoder.room_for_codes() if frozen else self.setting.memory_size
         self.memory = Memory(room, greedy_balanced)
         learning = self.plastic if frozen else self.network
         self.optimizer = adam(learning.parameters(), self.setting.lr)
@@ -93,21 +86,14 @@ class REMIND(Learner):
             y_i = self.classes.index(y_i)
             n = len(self.classes)
             self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
+            last = self.pace.samples + len(self.waiting) + 1 == self.base
             self.waiting.append(x_i, y_i)
-            last = self.pace.samples + len(self.waiting) == self.base
-            if self.waiting.full or last:
-                self._learn_block()
             if last:
+                self.waiting.flush()
                 self._switch()
 
-    def finish(self) -> None:
-        """Train on the samples that still wait; the memory fills up the batch."""
-        if len(self.waiting):
-            self._learn_block()
-
-    def _learn_block(self) -> None:
-        X, Y = self.waiting.take()
-        if self.divided.frozen:
+    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
+        if self.split.frozen:
             self._learn_codes(X, Y)
             return
         for _ in self.pace.owed(len(Y)):
@@ -115,13 +101,13 @@ class REMIND(Learner):
         self._keep(X, Y)
 
     def _learn_codes(self, X: Tensor, Y: Tensor) -> None:
-        block = Block(self.divided, X, self.setting, self.work, augmented=self.augment_stream)
+        block = self.encoder.block(X, augmented=self.augment_stream)
         for _ in self.pace.owed(len(Y)):
             self._update_plastic(block.look(self.randomness.at(self.work.updates, "augment")), Y)
         self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
 
     def _keep(self, X: Tensor, Y: Tensor) -> None:
-        purpose = "insert codes" if self.divided.frozen else "insert"
+        purpose = "insert codes" if self.split.frozen else "insert"
         self.memory.add(self.randomness.at(self.memory.seen, purpose), x=X, y=Y)
 
     def _switch(self) -> None:
@@ -129,18 +115,15 @@ class REMIND(Learner):
         images = self.memory
         self._enter(frozen=True)
         draw = self.randomness.at(0, "codebooks")
-        fit_quantizer(self.divided, images, self.setting, self.work, draw)
-        for X, Y in encode_stored(self.divided, images, self.setting, self.work):
+        self.encoder.fit_quantizer(images, draw)
+        for X, Y in self.encoder.encode_stored(images):
             self._keep(X, Y)
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
         """Train the whole network, as ER does."""
         t = self.work.updates
-        if len(self.memory):
-            rest = self.setting.batch_size - len(Y)
-            draw = self.randomness.at(t, "draw")
-            X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
-            X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
+        draw = self.randomness.at(t, "draw")
+        X, Y = with_replay(X, Y, self.memory, self.setting.batch_size, draw)
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         self._step(forward(self.network, self.setting, X), Y)
         self.work.add(images=len(Y))
@@ -153,7 +136,7 @@ class REMIND(Learner):
             rest = self.setting.batch_size - W
             X_m, Y_m = self.memory.sample(rest, "x", "y", generator=draw)
             X, Y = torch.cat((X, X_m)), torch.cat((Y, Y_m))
-        maps, targets = self.divided.decode(X), Y.to(self.setting.device)
+        maps, targets = self.split.decode(X), Y.to(self.setting.device)
         if self.crops:
             maps = crop_maps(maps, self.randomness.at(t, "crops"))
         if self.mixup:
@@ -175,14 +158,14 @@ class REMIND(Learner):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the features that the classifier reads, (B, size)."""
-        return ask(self.divided, self.setting, x)
+        return ask(self.split, self.setting, x)
 
     def vectors(self) -> Tensor:
         """Return the rows of the classifier for the seen classes, (n, size)."""
         return self.network.head.weight[: len(self.classes)].detach()
 
     def passes(self) -> Mapping[str, Pass]:
-        return passes(self.network, self.divided, self.plastic, self.setting)
+        return self.encoder.passes(self.network, self.plastic)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if set(state) == set(self.parts()):
@@ -192,18 +175,12 @@ class REMIND(Learner):
 
     def shape_kept(self, state: Mapping[str, Any]) -> tuple[int, ...]:
         frozen = state["network"].get("backbone.frozen", False)
-        return self.divided.shape_kept if frozen else super().shape_kept(state)
+        return self.split.shape_kept if frozen else super().shape_kept(state)
 
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            "network": self.network,
-            "optimizer": self.optimizer,
-            "memory": self.memory,
-            "waiting": self.waiting,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return self.named_parts(
+            "network", "optimizer", "memory", "waiting", "classes", "pace", "work"
+        )
 
 
 def crop_maps(maps: Tensor, generator: Generator) -> Tensor:

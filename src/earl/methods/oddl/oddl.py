@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from earl.errors import InvalidSetting
+from earl.errors import require
 from earl.learning import (
     Classes,
     Learner,
@@ -22,8 +22,8 @@ from earl.learning import (
 from earl.methods.oddl.mixture import Mixture
 from earl.randomness import Randomness
 
-NEVER = -1e4  # the score of a class that whoever answers does not know; log p of the best is above
-CHUNK = 256  # images compared at a time
+NEVER = -1e4  # the score of a class that the answering component does not know
+CHUNK = 256  # images that are compared at once
 
 
 class ODDL(Learner):
@@ -151,7 +151,7 @@ class ODDL(Learner):
         return torch.cat(on_memory, dim=1), torch.cat(on_dreams, dim=1)
 
     def scores(self, x: Tensor) -> Tensor:
-        """Return log-probabilities, (B, n); NEVER for classes unknown to the one who answers."""
+        """Return log-probabilities, (B, n); NEVER for classes that the component does not know."""
         self.setting.check_images(x)
         with torch.inference_mode():
             p = self._mean(x) if self.selection == "sum_softmax" else self._most_likely(x)
@@ -192,20 +192,9 @@ class ODDL(Learner):
         super().load_state_dict(state)
 
     def parts(self) -> Mapping[str, Stateful]:
-        return {
-            **self.mixture.parts(),
-            "memory": self.memory,
-            "classes": self.classes,
-            "pace": self.pace,
-            "work": self.work,
-        }
+        return {**self.mixture.parts(), **self.named_parts("memory", "classes", "pace", "work")}
 
 
 def total_variation(p: Tensor, q: Tensor) -> Tensor:
     """Return ½ Σ |p - q| of each row, from 0 to 1; p, q (B, n) hold distributions, result (B,)."""
     return (p - q).abs().sum(dim=1) / 2
-
-
-def require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InvalidSetting(message)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from earl.errors import EarlError
 from earl.evaluation.history import Evaluation
 from earl.experiments.measuring import measured
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 
 if TYPE_CHECKING:
     from pyarrow import Schema
@@ -18,7 +18,7 @@ Line: TypeAlias = dict[str, Any]
 LINES_AT_ONCE = 50_000
 
 
-def run_lines(runs: Iterable[Run]) -> Iterator[Line]:
+def run_lines(runs: Iterable[RunRecord]) -> Iterator[Line]:
     """Yield one line per run: names, metrics and costs up to its last evaluation, settings."""
     for run in runs:
         history = run.history
@@ -39,7 +39,7 @@ def run_lines(runs: Iterable[Run]) -> Iterator[Line]:
         }
 
 
-def evaluation_lines(runs: Iterable[Run]) -> Iterator[Line]:
+def evaluation_lines(runs: Iterable[RunRecord]) -> Iterator[Line]:
     """Yield one line per evaluation."""
     for run in runs:
         scalars = Scalars()
@@ -47,7 +47,7 @@ def evaluation_lines(runs: Iterable[Run]) -> Iterator[Line]:
             yield {"run": run.name, "step": e.step, "task": e.task, **scalars(e)}
 
 
-def class_lines(runs: Iterable[Run]) -> Iterator[Line]:
+def class_lines(runs: Iterable[RunRecord]) -> Iterator[Line]:
     """Yield one line per evaluation and class that it asked about; a name unknown is empty."""
     for run in runs:
         names = dict(enumerate(run.class_names))
@@ -75,19 +75,19 @@ class Scalars:
         }
 
 
-TABLES: dict[str, Callable[[Iterable[Run]], Iterator[Line]]] = {
+TABLES: dict[str, Callable[[Iterable[RunRecord]], Iterator[Line]]] = {
     "runs": run_lines,
     "evaluations": evaluation_lines,
     "classes": class_lines,
 }
 
 
-def export_csv(runs: Sequence[Run], folder: Path) -> list[Path]:
+def export_csv(runs: Sequence[RunRecord], folder: Path) -> list[Path]:
     """Write runs.csv, evaluations.csv and classes.csv; return their paths."""
     return export(runs, folder, ".csv", write_csv)
 
 
-def export_parquet(runs: Sequence[Run], folder: Path) -> list[Path]:
+def export_parquet(runs: Sequence[RunRecord], folder: Path) -> list[Path]:
     """Write runs.parquet, evaluations.parquet and classes.parquet; return their paths."""
     try:
         import pyarrow  # noqa: F401
@@ -102,7 +102,7 @@ Lines: TypeAlias = Callable[[], Iterator[Line]]  # can be read more than once
 
 
 def export(
-    runs: Sequence[Run], folder: Path, ending: str, write: Callable[[Path, Lines], None]
+    runs: Sequence[RunRecord], folder: Path, ending: str, write: Callable[[Path, Lines], None]
 ) -> list[Path]:
     """Write every table; each file appears, or takes the place of an older one, when complete."""
     check_names(runs)
@@ -120,9 +120,9 @@ def export(
     return paths
 
 
-def check_names(runs: Sequence[Run]) -> None:
+def check_names(runs: Sequence[RunRecord]) -> None:
     """Raise if two runs would have the same name, or the same folder, in what is written."""
-    seen: dict[str, Run] = {}
+    seen: dict[str, RunRecord] = {}
     for run in runs:
         other = seen.setdefault(run.name, run)
         if other is not run:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from earl.errors import EarlError
 from earl.evaluation.history import Evaluation
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.export.tables import Scalars, check_names
 
 if TYPE_CHECKING:  # importing these would import torch
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # importing these would import torch
 SUFFIX = ".earl"  # marks the event files that are ours to replace
 
 
-class Board:
+class TensorBoardLog:
     """The scalars of one run in a folder for TensorBoard.
 
     It takes the place of an older one in the same folder, so that nothing is shown twice. Histories
@@ -61,33 +61,33 @@ def check_tensorboard() -> None:
         ) from None
 
 
-def export_tensorboard(runs: Sequence[Run], folder: Path) -> list[Path]:
+def export_tensorboard(runs: Sequence[RunRecord], folder: Path) -> list[Path]:
     """Write one log folder per run, named like the run; return those folders."""
     check_names(runs)
     paths = [folder / run.name for run in runs]
     for path, run in zip(paths, runs, strict=True):
-        Board(path, run.history).close()
+        TensorBoardLog(path, run.history).close()
     return paths
 
 
 def mirror(run: "RunDirectory", moments: "Generator[Moment]", folder: Path) -> "Generator[Moment]":
-    """Yield the moments of a run while a board shows its evaluations.
+    """Yield the moments of a run, and write its evaluations to a log as they come.
 
-    The board begins with the whole history, once the run has brought that to where it goes on.
+    The log begins with the whole history, once the run has brought that to where it goes on.
     """
     check_tensorboard()
-    board = None
+    log = None
     try:
         for moment in moments:
-            if board is None:
-                board = Board(folder, run.history)
+            if log is None:
+                log = TensorBoardLog(folder, run.history)
             elif moment.evaluation:
-                board.add(moment.evaluation)
+                log.add(moment.evaluation)
             if moment.evaluation:
-                board.flush()
+                log.flush()
             yield moment
-        board = board or Board(folder, run.history)  # the run had ended before
+        log = log or TensorBoardLog(folder, run.history)  # the run had ended before
     finally:
         moments.close()
-        if board is not None:
-            board.close()
+        if log is not None:
+            log.close()

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from earl.errors import InvalidSetting
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 
 # A picture of equal runs has equal bytes: no dates. Fonts that journals accept go into a PDF.
 UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
@@ -26,7 +26,7 @@ class Draw(Protocol):
     """A figure by its name: draws runs."""
 
     def __call__(
-        self, runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False
+        self, runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = False
     ) -> Figure: ...
 
 

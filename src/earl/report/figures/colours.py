@@ -4,27 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-# Okabe and Ito's colours, then Tol's, which colour-blind readers can tell apart. There are more
-# methods than such colours: where many are drawn, marks and dashes tell them apart too.
-COLOURS = {
-    "earl": "#D55E00",
-    "er": "#0072B2",
-    "er-memory-only": "#56B4E9",
-    "vanilla-etf": "#009E73",
-    "earl-no-pdt": "#CC79A7",
-    "earl-no-rc": "#E69F00",
-    "earl-learnable": "#005F73",
-    "der++": "#000000",
-    "x-der": "#7F7F7F",
-    "er-mir": "#332288",
-    "scr": "#117733",
-    "ewc": "#AA4499",
-    "memo": "#882255",
-    "oddl": "#44AA99",
-    "polrs": "#999933",
-    "remind": "#CC6677",
-    "nc-fscil": "#B8A13A",
-}
+from earl.experiments.catalogue import METHODS
+
+COLOURS = {entry.name: entry.facts.colour for entry in METHODS if entry.facts}
 SPARE = ("#661100", "#6699CC", "#888888", "#DDAA33", "#BB5566")  # of methods from outside
 MARKS = "osD^vPX<>phd*8"
 DASHES = ("-", "--", "-.", ":")

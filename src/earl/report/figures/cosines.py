@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from earl.errors import DataNotFound
 from earl.evaluation.history import Evaluation
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.figures.canvas import grid, sheet
 from earl.report.groups import Group
 from earl.report.selection import command, only, panels, recorded
@@ -37,7 +37,7 @@ class Cosines:
         return f"class {self.of}, {self.age:,} {samples} after its first"
 
 
-def cosine(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+def cosine(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw class 4, or one before it, 50 samples after it appeared: one panel per method.
 
     Only the newest class of an evaluation is recorded. Where several appear between two of them, as
@@ -50,7 +50,7 @@ def cosine(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -
     return draw({name: nearest(run, c, SOON) for name, run in shown.items()}, title)
 
 
-def transforms(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+def transforms(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw class 0, 10 000 samples after it appeared: one panel per negative transformation."""
     comparing = with_several_negatives(recorded(runs, "cosines", "cosines"))
     _, groups = only(panels(comparing, allow_mixed=allow_mixed))
@@ -65,7 +65,7 @@ def transforms(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = Fals
     return draw({name: nearest(run, c, LATE) for name, run in shown.items()}, title)
 
 
-def with_several_negatives(runs: Sequence[Run]) -> list[Run]:
+def with_several_negatives(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """Return the runs of methods that were run with more than one negative transformation."""
     preparing = [run for run in runs if run.settings.get("preparatory", False)]
     tried: dict[str, set[str]] = {}
@@ -84,7 +84,7 @@ def with_several_negatives(runs: Sequence[Run]) -> list[Run]:
     return several
 
 
-def negative_of(run: Run) -> str:
+def negative_of(run: RunRecord) -> str:
     return str(run.settings["negative"])
 
 
@@ -94,7 +94,7 @@ def common_seed(groups: Sequence[Group]) -> int:
     return min(set.intersection(*seeds) or set.union(*seeds))
 
 
-def newest_of(runs: Sequence[Run], most: int) -> int:
+def newest_of(runs: Sequence[RunRecord], most: int) -> int:
     """Return the last class up to this one of which all runs have recorded cosines."""
     held = [{cosines.of for e in run.history for cosines in recorded_in(e)} for run in runs]
     if not (shared := [c for c in set.intersection(*held) if c <= most]):
@@ -105,7 +105,7 @@ def newest_of(runs: Sequence[Run], most: int) -> int:
     return max(shared)
 
 
-def nearest(run: Run, c: int, age: int) -> Cosines:
+def nearest(run: RunRecord, c: int, age: int) -> Cosines:
     """Return the cosines of class c that were recorded nearest to so many samples after it."""
     found = [cosines for e in run.history for cosines in recorded_in(e) if cosines.of == c]
     return min(found, key=lambda cosines: (abs(cosines.age - age), cosines.age))

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from earl.evaluation.metrics import a_auc
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.figures.canvas import GREY, count_samples, grid, legend_below, plain, sheet
 from earl.report.figures.colours import Look, looks
 from earl.report.groups import Column, Group
@@ -39,7 +39,7 @@ class Plan:
     limits: tuple[float, float] = (0.0, 100.0)  # of what a value can be
 
 
-def curves(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+def curves(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw the accuracy on the classes seen so far, and how many those are."""
     plan = Plan(accuracy, "accuracy on seen classes, %")
     figure, of_column = draw(runs, plan, title, allow_mixed)
@@ -52,7 +52,9 @@ def curves(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -
     return with_legend(figure, of_column)
 
 
-def online_accuracy(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+def online_accuracy(
+    runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = False
+) -> Figure:
     """Draw the share of arriving samples that are right before they are learned.
 
     It is taken over the last 500 samples, and over a tenth of a stream of less than 5 000.
@@ -64,7 +66,7 @@ def online_accuracy(runs: Sequence[Run], *, title: str = "", allow_mixed: bool =
     return with_legend(figure, of_column)
 
 
-def tpt(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+def tpt(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw the training error: 0 would be the terminal phase of training."""
     read = percent_of("training_error")
     plan = Plan(read, "training error, %", reading="training_error", probe="training-error")
@@ -75,7 +77,7 @@ def tpt(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> F
     return with_legend(figure, of_column)
 
 
-def bias(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+def bias(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw how near the features of the newest class are to the vectors of older ones."""
     label = "cosine of newest class\nwith nearest old class"
     read, limits = reading_of("bias"), (-1.0, 1.0)
@@ -84,7 +86,7 @@ def bias(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> 
 
 
 def draw(
-    runs: Sequence[Run], plan: Plan, title: str, allow_mixed: bool
+    runs: Sequence[RunRecord], plan: Plan, title: str, allow_mixed: bool
 ) -> tuple[Figure, list[tuple[Axes, list[Group]]]]:
     """Return a figure with one panel for each data set and stream, and what is in them."""
     of_column = panels(runs, allow_mixed=allow_mixed, reading=plan.reading, probe=plan.probe)
@@ -143,7 +145,7 @@ def show(
     show_boundaries(axes, groups[0].one)
 
 
-def show_classes(axes: Axes, run: Run) -> None:
+def show_classes(axes: Axes, run: RunRecord) -> None:
     """Draw the number of classes seen, dotted, against an axis of its own."""
     classes = axes.twinx()
     steps, seen = [e.step for e in run.history], [len(e.total) for e in run.history]
@@ -155,7 +157,7 @@ def show_classes(axes: Axes, run: Run) -> None:
     classes.spines[["top", "left"]].set_visible(False)
 
 
-def show_boundaries(axes: Axes, run: Run) -> None:
+def show_boundaries(axes: Axes, run: RunRecord) -> None:
     """Draw a line where the classes of the stream change."""
     width = 0.9 if len(run.boundaries) < 30 else 0.4
     for number, step in enumerate(run.boundaries):

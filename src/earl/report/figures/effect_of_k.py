@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from earl.errors import DataNotFound
 from earl.evaluation.history import Metric
 from earl.evaluation.metrics import a_auc, a_last
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.figures.canvas import grid, legend_below, plain, sheet
 from earl.report.figures.colours import colour_of, shade
 from earl.report.groups import Group
@@ -32,7 +32,7 @@ BARS = "bars: ± 1 standard deviation"
 ASIDE = 1.03  # from line to line, or one bar would hide another
 
 
-def effect_of_k(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+def effect_of_k(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw A_AUC and A_last against k, with bars of one deviation over seeds."""
     correcting = with_several_k(recorded(runs))
     of_column = panels(correcting, allow_mixed=allow_mixed)
@@ -50,7 +50,7 @@ def effect_of_k(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = Fal
     return figure
 
 
-def with_several_k(runs: Sequence[Run]) -> list[Run]:
+def with_several_k(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """Return the runs that correct features, if there is more than one k among them."""
     correcting = [run for run in runs if run.settings.get("correction", False)]
     values = {int(run.settings["k"]) for run in correcting}

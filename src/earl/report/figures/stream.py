@@ -15,7 +15,7 @@ from torch import Tensor
 
 from earl.data.streams import Schedule, classes_seen
 from earl.experiments.runs.directory import RunDirectory
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.figures.canvas import save, sheet
 from earl.report.groups import Group, column_of
 from earl.report.selection import only
@@ -24,13 +24,14 @@ BLUE, ORANGE = "#0072B2", "#D55E00"  # of Okabe and Ito
 MOST_NAMES = 25  # classes whose names fit beside the picture
 
 
-def stream(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+def stream(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw the stream that runs went through; of several seeds, that of the lowest."""
     columns = sorted({column_of(run) for run in runs})
     column, _ = only({column: list[Group]() for column in columns})
     run = min(runs, key=lambda run: run.experiment.seed)
-    dataset = RunDirectory(run.path).load()
-    schedule = run.experiment.schedule(dataset)
+    directory = RunDirectory(run.path)
+    dataset = directory.load()
+    schedule = directory.experiment.schedule(dataset)
     labels = dataset.train.labels[schedule.order]
     named = title or f"{column}, seed {run.experiment.seed}"
     return picture(labels, schedule, dataset.titles, named)

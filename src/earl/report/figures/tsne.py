@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from earl.errors import DataNotFound, EarlError
 from earl.evaluation.history import Evaluation
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.figures.canvas import grid, legend_below, sheet
 from earl.report.selection import command, panels
 
@@ -48,7 +48,7 @@ class Cloud:
         return points
 
 
-def tsne(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> Figure:
+def tsne(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = False) -> Figure:
     """Draw each method twice: soon after the newest of the first four classes came, and later."""
     of_column = panels(runs, allow_mixed=allow_mixed, reading="features", probe="features")
     groups = [group for several in of_column.values() for group in several]
@@ -64,7 +64,7 @@ def tsne(runs: Sequence[Run], *, title: str = "", allow_mixed: bool = False) -> 
     return figure
 
 
-def early_and_late(run: Run) -> tuple[Cloud, Cloud]:
+def early_and_late(run: RunRecord) -> tuple[Cloud, Cloud]:
     """Return the features recorded nearest to 100 and to 10 000 samples after the newest class.
 
     Where less than 1 000 samples follow, a tenth of them stands for the 100.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.groups import Column, Group, column_of
 from earl.report.notes import state
 from earl.report.statistics import spread
@@ -100,7 +100,7 @@ def class_item(group: Group, c: int) -> Item:
     return Item(number(mean), mean, heat=round(mean))
 
 
-def progress_grid(runs: Sequence[Run]) -> Grid:
+def progress_grid(runs: Sequence[RunRecord]) -> Grid:
     """Return how far the runs are that have not ended; nothing is told of damaged ones."""
     lengths = {column_of(run): run.samples for run in runs if run.finished}
     return Grid(
@@ -119,7 +119,7 @@ def progress_grid(runs: Sequence[Run]) -> Grid:
     )
 
 
-def accuracy_so_far(run: Run) -> Item:
+def accuracy_so_far(run: RunRecord) -> Item:
     if run.damage or not run.history:
         return Item(NOTHING)
     value = 100 * run.history[-1].accuracy

@@ -4,23 +4,23 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from earl.experiments.runs.records import Run
-from earl.report.groups import NAMES, PLACES, Column, column_of, differing, short
+from earl.experiments.runs.records import RunRecord
+from earl.report.groups import NAMES, PLACES, Column, column_of, differing, display_value
 from earl.report.page.grids import Grid, Item
 
-Read = Callable[[Run], Mapping[str, Any]]  # facts of a run by name
+Read = Callable[[RunRecord], Mapping[str, Any]]  # values of a run by name
 
 
-def settings_of(run: Run) -> dict[str, str]:
+def settings_of(run: RunRecord) -> dict[str, str]:
     """Return all settings, the budget that was matched, and the data; no places."""
     data = {
         f"data: {name}": value for name, value in run.data.items() if name not in (*PLACES, *NAMES)
     }
-    facts = {**run.settings, **run.matching, **data}
-    return {name: short(v) if isinstance(v, str) else text(v) for name, v in sorted(facts.items())}
+    chosen = {**run.settings, **run.matching, **data}
+    return {name: text(value) for name, value in sorted(chosen.items())}
 
 
-def environment_of(run: Run) -> dict[str, str]:
+def environment_of(run: RunRecord) -> dict[str, str]:
     return {name: text(value) for name, value in run.environment.items()}
 
 
@@ -28,31 +28,31 @@ def text(value: Any) -> str:
     """Return a value of a record: a list as its members, such as the shape of an image."""
     if isinstance(value, list | tuple):
         return " × ".join(map(str, value))
-    return short(value)
+    return display_value(value)
 
 
-def shared_grid(runs: Sequence[Run], read: Read, caption: str) -> Grid:
-    """Return the facts that are the same in all runs."""
-    facts = [read(run) for run in runs]
-    differ = differing(facts)
-    rows = [(Item(n), Item(v)) for n, v in facts[0].items() if n not in differ]
+def shared_grid(runs: Sequence[RunRecord], read: Read, caption: str) -> Grid:
+    """Return the values that are the same in all runs."""
+    values = [read(run) for run in runs]
+    differ = differing(values)
+    rows = [(Item(n), Item(v)) for n, v in values[0].items() if n not in differ]
     return Grid(caption, ("name", "value"), tuple(rows), numeric=False)
 
 
-def differing_grid(runs: Sequence[Run], read: Read, caption: str) -> Grid:
-    """Return each value of the facts that are not the same in all runs, and who has it."""
-    facts = [read(run) for run in runs]
+def differing_grid(runs: Sequence[RunRecord], read: Read, caption: str) -> Grid:
+    """Return each value that not all runs have, and the runs that have it."""
+    values = [read(run) for run in runs]
     rows = []
-    for name in sorted(differing(facts)):
-        having: dict[str, list[Run]] = {}
-        for run, of_run in zip(runs, facts, strict=True):
+    for name in sorted(differing(values)):
+        having: dict[str, list[RunRecord]] = {}
+        for run, of_run in zip(runs, values, strict=True):
             if name in of_run:
                 having.setdefault(of_run[name], []).append(run)
         rows += [(Item(name), Item(v), Item(users(some, runs))) for v, some in having.items()]
     return Grid(caption, ("name", "value", "in the runs of"), tuple(rows), numeric=False)
 
 
-def users(some: Sequence[Run], runs: Sequence[Run]) -> str:
+def users(some: Sequence[RunRecord], runs: Sequence[RunRecord]) -> str:
     """Say which runs these are, as shortly as it can be said."""
     of_method, of_column = counts(runs)
     ours, here = counts(some)
@@ -69,7 +69,7 @@ def users(some: Sequence[Run], runs: Sequence[Run]) -> str:
     return "; ".join(named)
 
 
-def counts(runs: Sequence[Run]) -> tuple[dict[str, int], dict[tuple[str, Column], int]]:
+def counts(runs: Sequence[RunRecord]) -> tuple[dict[str, int], dict[tuple[str, Column], int]]:
     """Return the number of runs of each method, and of each method on each stream."""
     of_method: dict[str, int] = {}
     of_column: dict[tuple[str, Column], int] = {}
@@ -80,6 +80,6 @@ def counts(runs: Sequence[Run]) -> tuple[dict[str, int], dict[tuple[str, Column]
     return of_method, of_column
 
 
-def command_of(run: Run) -> str:
+def command_of(run: RunRecord) -> str:
     """Return the line that makes this run again."""
     return shlex.join(["earl", *run.experiment.command()])

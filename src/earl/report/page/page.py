@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from earl.errors import EarlError
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.groups import column_of, group_runs
 from earl.report.page.charts import MOST_POINTS, charts_of, legend_of, looks_of
 from earl.report.page.grids import Grid, budget_grid, class_grid, progress_grid, result_grid
@@ -33,7 +33,7 @@ POLICY = (
 )
 
 
-def write_page(path: Path, runs: Sequence[Run], **given: Any) -> None:
+def write_page(path: Path, runs: Sequence[RunRecord], **given: Any) -> None:
     """Write the page of `make_page`; it takes the place of an older one when it is complete."""
     text = make_page(runs, **given)
     try:
@@ -43,7 +43,7 @@ def write_page(path: Path, runs: Sequence[Run], **given: Any) -> None:
 
 
 def make_page(
-    runs: Sequence[Run],
+    runs: Sequence[RunRecord],
     metrics: Sequence[str] = DEFAULT_METRICS,
     *,
     title: str = "",
@@ -80,7 +80,7 @@ def make_page(
     )
 
 
-def curves_of(finished: Sequence[Run], allow_mixed: bool) -> dict[str, Any]:
+def curves_of(finished: Sequence[RunRecord], allow_mixed: bool) -> dict[str, Any]:
     """Return charts, their legends and the accuracy by class, for each data set and stream."""
     groups, _ = group_runs(finished, allow_mixed)
     look_of = looks_of(groups)
@@ -95,7 +95,7 @@ def curves_of(finished: Sequence[Run], allow_mixed: bool) -> dict[str, Any]:
     return {"panels": panels, "classes": classes, "thinned": MOST_POINTS if thinned else 0}
 
 
-def particulars(runs: Sequence[Run], read: Read, what: str) -> dict[str, Grid]:
+def particulars(runs: Sequence[RunRecord], read: Read, what: str) -> dict[str, Grid]:
     """Return what was not the same in all runs, and what was."""
     return {
         "differing": differing_grid(runs, read, f"{what} that not all runs share"),
@@ -103,7 +103,7 @@ def particulars(runs: Sequence[Run], read: Read, what: str) -> dict[str, Grid]:
     }
 
 
-def about(runs: Sequence[Run]) -> str:
+def about(runs: Sequence[RunRecord]) -> str:
     """Say in a few sentences what the page is about."""
     methods = sorted({run.experiment.method for run in runs})
     places = sorted({column_of(run) for run in runs})

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from earl.report.groups import short
+from earl.report.groups import display_value
 from earl.report.tables.latex import latex
 from earl.report.tables.layout import heads_of, legend, text_of
 from earl.report.tables.table import Cell, Table
@@ -50,7 +50,7 @@ def records(table: Table) -> list[dict[str, Any]]:
             "stream": column.stream,
             "row": row,
             "method": cell.method,
-            "changed": {name: short(value) for name, value in sorted(cell.changed.items())},
+            "changed": {name: display_value(value) for name, value in sorted(cell.changed.items())},
             "metric": measure.name,
             "unit": measure.unit,
             **numbers(cell),

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from earl.errors import InvalidSetting, UnknownName, suggest
 from earl.experiments.recipes import Value
-from earl.experiments.runs.records import Run
+from earl.experiments.runs.records import RunRecord
 from earl.report.groups import Column, Group, group_runs
 from earl.report.measures import Measure, cost_measures, measure_of, value_of
 from earl.report.notes import (
@@ -54,7 +54,7 @@ def default_metrics(paper: str | None) -> tuple[str, ...]:
 
 
 Place: TypeAlias = tuple[str, Column, str]  # row, column, name of the measure
-Twins: TypeAlias = Mapping[tuple[str, int], Sequence[Run]]  # runs by their kind and seed
+Twins: TypeAlias = Mapping[tuple[str, int], Sequence[RunRecord]]  # runs by their kind and seed
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Table:
 
 
 def make_table(
-    runs: Sequence[Run],
+    runs: Sequence[RunRecord],
     metrics: Sequence[str] = DEFAULT_METRICS,
     *,
     versus: str | None = None,
@@ -112,10 +112,10 @@ def make_table(
 
 
 def cells_of(
-    groups: Sequence[Group], runs: Sequence[Run], measures: Sequence[Measure]
+    groups: Sequence[Group], runs: Sequence[RunRecord], measures: Sequence[Measure]
 ) -> dict[Place, Cell]:
     """Return what there is of each measure in each group."""
-    again: dict[tuple[str, int], list[Run]] = {}
+    again: dict[tuple[str, int], list[RunRecord]] = {}
     for run in runs:
         again.setdefault((run.kind, run.experiment.seed), []).append(run)
     return {

@@ -1,0 +1,73 @@
+"""From an experiment to the objects of a run; and a trial of it before any data are touched."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from earl.data.dataset import Dataset
+from earl.data.streams import Stream
+from earl.evaluation.loop import Exam, Probe
+from earl.experiments.catalogue import DATASETS, PROBES
+from earl.experiments.experiment import Experiment
+from earl.experiments.learners import learner_without_data, make_learner, refuse_too_large
+from earl.experiments.matching import matched
+from earl.experiments.names import Name
+from earl.learning.learner import Learner
+from earl.nn.augment import View
+from earl.nn.ranks import ALONE, Alone
+
+UNKNOWN_SIDE, UNKNOWN_CLASSES = 64, 2  # of data that are the user's own, until they are loaded
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRun:
+    """The objects of one run."""
+
+    dataset: Dataset
+    learner: Learner
+    stream: Stream
+    exam: Exam
+    probes: Mapping[str, Probe]
+    budget: Mapping[str, float]  # settings that follow from a match
+    every: int  # samples between two evaluations
+
+
+def prepare(
+    experiment: Experiment, dataset: Dataset, device: str = "cpu", ranks: Alone = ALONE
+) -> PreparedRun:
+    """Make the stream, the exam and a fresh learner for an experiment on its data set."""
+    shape, classes = dataset.image_shape, len(dataset.class_names)
+    refuse_too_large(experiment, shape, classes)
+    schedule = experiment.schedule(dataset)
+    budget = matched(experiment, shape, classes, tasks=len(schedule.boundaries) + 1)
+    view = View(dataset.mean, dataset.std)
+    samples = len(schedule.order)
+    return PreparedRun(
+        dataset=dataset,
+        learner=make_learner(
+            experiment, shape, view, samples, device=device, ranks=ranks, budget=budget
+        ),
+        stream=Stream(dataset.train, schedule),
+        exam=Exam(dataset.test, ranks=ranks),
+        probes={name: PROBES[name] for name in experiment.probes},
+        budget=budget,
+        every=experiment.of("run")["every"],
+    )
+
+
+def rehearse(experiment: Experiment) -> None:
+    """Make the learner once without data, so that a wrong setting or budget is refused at once.
+
+    The shape of the images is the one that the data set is known to have. That of the user's own
+    data is not known before they are loaded: there a usual shape has to do, and a budget of bytes,
+    which depends on the shape, is looked at later.
+    """
+    facts = DATASETS.entry(Name.read(experiment.dataset).kind).facts
+    shape, classes = facts.image_shape, facts.classes
+    side = int(experiment.values()["image_size"])
+    if shape is None or side:
+        channels = shape[0] if shape else 3
+        shape = (channels, side or UNKNOWN_SIDE, side or UNKNOWN_SIDE)
+    refuse_too_large(experiment, shape, classes or UNKNOWN_CLASSES)
+    if experiment.match == "bytes" and classes:
+        matched(experiment, shape, classes, tasks=int(experiment.values().get("tasks", 1)))
+    learner_without_data(experiment, shape, samples=1)

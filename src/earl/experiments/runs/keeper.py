@@ -1,0 +1,87 @@
+"""Who keeps a run while it goes on: the first rank, which saves it; others only learn with it."""
+
+from types import TracebackType
+
+from earl.errors import NotFinite
+from earl.evaluation.loop import Moment
+from earl.experiments.runs.clock import Clock
+from earl.experiments.runs.saves import Saves
+from earl.learning.learner import Learner
+from earl.nn.ranks import Alone
+
+Kind = type[BaseException] | None
+
+
+class Keeper:
+    """Saves a run now and then, when it is stopped, and at its end.
+
+    As a context it brings the learner to the newest snapshot, and returns where the run stands.
+    """
+
+    def __init__(self, saves: Saves, learner: Learner, ranks: Alone, interval: float) -> None:
+        self.saves, self.learner, self.ranks = saves, learner, ranks
+        self.interval = interval  # seconds between two snapshots
+
+    def __enter__(self) -> Moment:
+        start, seconds = self.saves.go_on(self.learner)
+        if self.ranks.size > 1:
+            self.ranks.share((start, self.learner.state_dict()))
+        self.clock = Clock(seconds, self.interval)
+        self.moment = self.saved = start
+        return start
+
+    def keep(self, moment: Moment) -> None:
+        """Write down an evaluation, and a snapshot when it is time for one."""
+        self.moment = moment
+        if moment.evaluation:
+            self.saves.append(moment.evaluation)
+        if self.clock.due():
+            with self.clock.saving():
+                self._save()
+
+    def _save(self) -> None:
+        self.saves.save(self.learner, self.moment, self.clock.seconds())
+        self.saved = self.moment
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._save()
+            self.saves.finish(self.clock.seconds())
+            self.ranks.leave()
+        elif kind is GeneratorExit:  # the run is stopped, by all ranks at the same sample
+            if self.moment is not self.saved:
+                self._save()
+            self.ranks.leave()
+        elif isinstance(error, NotFinite):
+            where = f"{self.saves.path} stays as it was at step {self.saved.step}"
+            raise NotFinite(f"{error}; {where}") from error
+
+
+class Follower:
+    """Begins where the first rank does, and keeps nothing."""
+
+    def __init__(self, learner: Learner, ranks: Alone) -> None:
+        self.learner, self.ranks = learner, ranks
+
+    def __enter__(self) -> Moment:
+        start, state = self.ranks.share()
+        self.learner.load_state_dict(state)
+        found: Moment = start
+        return found
+
+    def keep(self, moment: Moment) -> None:
+        """Keep nothing: the first rank does."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if kind in (None, GeneratorExit):
+            self.ranks.leave()

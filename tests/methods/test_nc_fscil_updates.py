@@ -1,0 +1,156 @@
+"""What NC-FSCIL trains on, and what an update does, before and after the switch."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+from earl.data.dataset import Dataset
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
+from earl.methods.frozen.nc_fscil import NCFSCIL
+from earl.nn.etf import SimplexETF
+from earl.nn.modes import train_forward
+from earl.storage.state import digest
+
+Make = Callable[..., Learner]
+
+
+Ncfscil = Callable[..., NCFSCIL]
+
+
+both = pytest.mark.parametrize("replay", ["pq", "class_mean"])
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """Collects the inputs of every training pass."""
+    inputs: list[Tensor] = []
+
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
+        inputs.append(x.detach().clone())
+        return train_forward(network, x)
+
+    monkeypatch.setattr("earl.methods.frozen.nc_fscil.forward", forward)
+    return inputs
+
+
+def rows_of(dataset: Dataset, n: int, first: int = 0) -> Tensor:
+    """Return the rows of n samples, from the given one on, of the four classes in turn."""
+    at = [(dataset.train.labels == i % 4).nonzero()[i // 4 % 40] for i in range(first, first + n)]
+    return torch.cat(at)
+
+
+def teach(learner: Learner, dataset: Dataset, n: int, first: int = 0) -> None:
+    for row in rows_of(dataset, n, first).split(1):
+        learner.observe(dataset.train.images[row], dataset.train.labels[row])
+
+
+def found_in(possible: Tensor, batch: Tensor) -> list[int]:
+    """Return which of the possible inputs each of a batch is."""
+    distance = (batch[:, None] - possible).abs().flatten(2).amax(dim=2)  # (B, N)
+    assert distance.min(dim=1).values.max() < 1e-5
+    return distance.argmin(dim=1).tolist()
+
+
+def check_step(before: nn.Module, moments: object, after: nn.Module, x: Tensor, y: Tensor) -> None:
+    """Compare with an Adam step on the mean of (⟨w_y, f/|f|⟩ − 1)² / 2, w of an ETF in R^16."""
+    W = SimplexETF(16, 1).vectors(torch.arange(17)).float()
+    f = train_forward(before, x)
+    losses = [(f[i] / f[i].norm() @ W[c] - 1) ** 2 / 2 for i, c in enumerate(y.tolist())]
+    torch.stack(losses).mean().backward()
+    optimizer = torch.optim.Adam(before.parameters(), lr=3e-3)
+    optimizer.load_state_dict(moments)  # type: ignore[arg-type]
+    optimizer.step()
+    for p, q in zip(before.parameters(), after.parameters(), strict=True):
+        assert p.grad is not None
+        sure = p.grad.abs() > 1e-6
+        assert sure.any()
+        torch.testing.assert_close(q[sure], p[sure], atol=2e-5, rtol=1e-4)
+
+
+def test_the_base_phase_pulls_images_to_fixed_vectors(
+    ncfscil: Ncfscil, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = ncfscil(iterations=0.25)
+    teach(learner, dataset, 15)
+    before, moments = copy.deepcopy(learner.f), copy.deepcopy(learner.optimizer.state_dict())
+    passed.clear()
+    teach(learner, dataset, 1, first=15)
+    (images,) = passed
+    found = found_in(learner.setting.view(dataset.train.images), images)
+    y = dataset.train.labels[torch.tensor(found)]
+    assert len(y) == 8 and y[:4].tolist() == [0, 1, 2, 3]  # new ones, then memory
+    check_step(before, moments, learner.f, images, y)
+
+
+@both
+def test_an_update_behind_the_front_pulls_what_was_kept(
+    replay: str, ncfscil: Ncfscil, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = ncfscil(iterations=0.25, replay=replay)
+    teach(learner, dataset, 27)
+    before, moments = copy.deepcopy(learner.plastic), copy.deepcopy(learner.optimizer.state_dict())
+    passed.clear()
+    images = dataset.train.images[rows_of(dataset, 28)]
+    with torch.no_grad():
+        possible = learner.split.front(learner.setting.view(images))
+        if replay == "pq":
+            assert learner.split.quantizer is not None
+            possible = learner.split.quantizer.decode(learner.split.quantizer(possible))
+        else:
+            means = [possible[c:24:4].mean(dim=0) for c in range(4)]
+            possible = torch.cat((torch.stack(means), possible[4:]))
+    teach(learner, dataset, 1, first=27)
+    (maps,) = passed
+    found = found_in(possible, maps)
+    assert found[:4] == [24, 25, 26, 27] and max(found[4:]) < 24 and len(maps) == 8
+    if replay == "class_mean":
+        assert sorted(found[4:]) == [0, 1, 2, 3]  # every class once
+    check_step(before, moments, learner.plastic, maps, torch.tensor(found) % 4)
+
+
+def test_every_update_of_a_block_replays_other_codes_with_the_same_new_ones(
+    ncfscil: Ncfscil, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = ncfscil(iterations=2)
+    teach(learner, dataset, 20)
+    passed.clear()
+    teach(learner, dataset, 4, first=20)
+    assert len(passed) == 8
+    assert all(torch.equal(passed[0][:4], maps[:4]) for maps in passed)
+    assert len({maps[4:].numpy().tobytes() for maps in passed}) == 8
+
+
+@both
+@pytest.mark.parametrize("anew", [False, True])
+def test_new_images_are_encoded_once_as_they_are_or_augmented_for_every_update(
+    replay: str,
+    anew: bool,
+    make: Make,
+    dataset: Dataset,
+    passed: list[Tensor],
+    rolled: Callable[[Tensor, Generator], Tensor],
+) -> None:
+    assert not make("nc-fscil").augment_stream
+    learner = make("nc-fscil", augment=rolled, iterations=2, replay=replay, augment_stream=anew)
+    assert isinstance(learner, NCFSCIL)
+    teach(learner, dataset, 20)
+    passed.clear()
+    encoded, before = learner.work.counts["encoded"], copy.deepcopy(learner.memory)
+    teach(learner, dataset, 4, first=20)
+    raw = dataset.train.images[rows_of(dataset, 4, first=20)]
+    assert len(passed) == 8
+    seen = []
+    for t, maps in enumerate(passed, start=40):
+        view = (
+            rolled(raw, learner.randomness.at(t, "augment")) if anew else learner.setting.view(raw)
+        )
+        seen.append(learner.split.encode(view))
+        torch.testing.assert_close(maps[:4], learner.split.decode(seen[-1]))
+    assert learner.work.counts["encoded"] - encoded == (8 * 4 if anew else 4)
+    draw = learner.randomness.at(before.seen, "insert codes")
+    before.add(draw, x=seen[0], y=torch.arange(4))  # what the first update has seen is kept
+    assert digest(before.state_dict()) == digest(learner.memory.state_dict())

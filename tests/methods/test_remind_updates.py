@@ -1,0 +1,178 @@
+"""What REMIND trains on, and what an update does, before and after the switch."""
+
+import copy
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+from earl.data.dataset import Dataset
+from earl.learning.learner import Learner
+from earl.learning.setting import Setting
+from earl.methods.frozen.remind import REMIND
+from earl.nn.modes import train_forward
+from remind_tools import codes_of
+
+Make = Callable[..., Learner]
+
+
+Remind = Callable[..., REMIND]
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """Collects the inputs of every training pass."""
+    inputs: list[Tensor] = []
+
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
+        inputs.append(x.detach().clone())
+        return train_forward(network, x)
+
+    monkeypatch.setattr("earl.methods.frozen.remind.forward", forward)
+    return inputs
+
+
+def teach(learner: Learner, dataset: Dataset, n: int, first: int = 0) -> None:
+    """Observe n samples, from the given one on, of the four classes in turn."""
+    for i in range(first, first + n):
+        row = (dataset.train.labels == i % 4).nonzero()[i // 4 % 40]
+        learner.observe(dataset.train.images[row], dataset.train.labels[row])
+
+
+def cross_entropy(z: Tensor, y: list[int]) -> Tensor:
+    return -torch.stack([z[i].log_softmax(0)[c] for i, c in enumerate(y)]).mean()
+
+
+def test_the_base_phase_is_replay_of_images_from_a_balanced_memory(
+    remind: Remind, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = remind(iterations=0.25, memory_size=6)
+    teach(learner, dataset, 15)
+    before, moments = copy.deepcopy(learner.network), copy.deepcopy(learner.optimizer.state_dict())
+    assert sorted(learner.memory.counts.tolist()) == [1, 1, 2, 2]
+    passed.clear()
+    teach(learner, dataset, 1, first=15)
+    (images,) = passed
+    stored = learner.setting.view(dataset.train.images)
+    found = [next(i for i in range(len(stored)) if torch.equal(stored[i], x)) for x in images]
+    y = learner.classes.numbers(dataset.train.labels[torch.tensor(found)]).tolist()
+    assert len(images) == 8 and y[:4] == [0, 1, 2, 3]
+
+    loss = cross_entropy(train_forward(before, images)[:, :4], y)
+    loss.backward()
+    optimizer = torch.optim.Adam(before.parameters(), lr=learner.setting.lr)
+    optimizer.load_state_dict(moments)
+    optimizer.step()
+    for p, after in zip(before.parameters(), learner.network.parameters(), strict=True):
+        assert p.grad is not None
+        sure = p.grad.abs() > 1e-6
+        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4)
+
+
+def test_an_update_behind_the_front_is_an_adam_step_on_decoded_codes(
+    remind: Remind, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = remind(iterations=0.25)
+    teach(learner, dataset, 27)
+    before, moments = copy.deepcopy(learner.plastic), copy.deepcopy(learner.optimizer.state_dict())
+    passed.clear()
+    teach(learner, dataset, 1, first=27)
+    (maps,) = passed
+    assert maps.shape == (8, *learner.split.map_shape) and learner.split.quantizer is not None
+
+    rows = [(dataset.train.labels == i % 4).nonzero()[i // 4] for i in range(28)]
+    possible = learner.split.quantizer.decode(
+        codes_of(learner, dataset.train.images[torch.cat(rows)])
+    )
+    found = [[i for i in range(28) if torch.equal(possible[i], one)] for one in maps]
+    assert [24 + i in found[i] for i in range(4)] == [True] * 4  # the new ones, then stored ones
+    assert all(min(i) < 24 for i in found[4:])
+    y = [i[0] % 4 for i in found]
+    loss = cross_entropy(train_forward(before, maps)[:, :4], y)
+    loss.backward()
+    optimizer = torch.optim.Adam(before.parameters(), lr=learner.setting.lr)
+    optimizer.load_state_dict(moments)
+    optimizer.step()
+    for p, after in zip(before.parameters(), learner.plastic.parameters(), strict=True):
+        assert p.grad is not None
+        sure = p.grad.abs() > 1e-6
+        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4)
+
+
+def test_every_update_of_a_block_replays_other_codes_with_the_same_new_ones(
+    remind: Remind, dataset: Dataset, passed: list[Tensor]
+) -> None:
+    learner = remind(iterations=3)
+    teach(learner, dataset, 20)
+    passed.clear()
+    teach(learner, dataset, 4, first=20)
+    assert len(passed) == 12
+    for one, other in pairwise(passed):
+        assert torch.equal(one[:4], other[:4])
+        assert not torch.equal(one[4:], other[4:])
+    assert learner.work.counts["encoded"] == 2 * 20 + 4  # the new ones once
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_new_images_are_encoded_once_as_they_are_or_augmented_for_every_update(
+    anew: bool,
+    make: Make,
+    dataset: Dataset,
+    passed: list[Tensor],
+    rolled: Callable[[Tensor, Generator], Tensor],
+) -> None:
+    assert not make("remind").augment_stream  # as the original, and as all numbers so far
+    learner = make("remind", augment=rolled, iterations=3, augment_stream=anew)
+    assert isinstance(learner, REMIND)
+    teach(learner, dataset, 20)
+    passed.clear()
+    encoded, quantized = (learner.work.counts[name] for name in ("encoded", "quantized"))
+    teach(learner, dataset, 4, first=20)
+    rows = [(dataset.train.labels == i).nonzero()[5] for i in range(4)]
+    raw, quantizer = dataset.train.images[torch.cat(rows)], learner.split.quantizer
+    assert len(passed) == 12 and quantizer is not None
+    seen = []
+    for t, maps in enumerate(passed, start=60):
+        view = (
+            rolled(raw, learner.randomness.at(t, "augment")) if anew else learner.setting.view(raw)
+        )
+        with torch.no_grad():
+            seen.append(quantizer(learner.split.front(view)))
+        torch.testing.assert_close(maps[:4], quantizer.decode(seen[-1]))
+    (kept,) = learner.memory.take(torch.arange(20, 24), "x")
+    assert torch.equal(kept, seen[0])
+    assert learner.work.counts["encoded"] - encoded == (12 * 4 if anew else 4)
+    assert learner.work.counts["quantized"] - quantized == (12 * 4 if anew else 4)
+
+
+def test_mixup_trains_on_distributions_and_both_are_off_by_default(
+    remind: Remind, dataset: Dataset, passed: list[Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets: list[Tensor] = []
+    step = REMIND._step
+
+    def recorded(learner: REMIND, z: Tensor, of: Tensor) -> None:
+        targets.append(of)
+        step(learner, z, of)
+
+    monkeypatch.setattr(REMIND, "_step", recorded)
+    seen: dict[bool, list[Tensor]] = {}
+    for on in (False, True):
+        learner = remind(crops=on, mixup=0.9 if on else 0.0)
+        assert on or not (remind().crops or remind().mixup)
+        teach(learner, dataset, 20)
+        passed.clear(), targets.clear()
+        teach(learner, dataset, 4, first=20)
+        seen[on] = list(passed)
+        assert all(maps.shape == (8, 8, 4, 4) for maps in passed)
+        for target in targets:
+            assert target.shape == ((8, 4) if on else (8,))
+            if on:
+                torch.testing.assert_close(target.sum(dim=1), torch.ones(8))
+                assert torch.equal(target[:4], torch.eye(4))
+                assert (target >= 0).all() and ((target[4:] > 0).sum(dim=1) <= 2).all()
+    assert any((target > 0).sum(dim=1).max() == 2 for target in targets)  # the draws differ
+    assert not torch.equal(seen[False][0][:4], seen[True][0][:4])  # cropped
+    assert torch.equal(seen[False][0][:4], seen[False][1][:4])

@@ -1,0 +1,89 @@
+"""A network is in the mode that is asked for, and afterwards in the one it was in."""
+
+import pytest
+import torch
+
+from earl.nn.build import build
+from earl.nn.modes import eval_mode, train_forward
+from earl.nn.resnet import ResNet
+
+close = torch.testing.assert_close
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, generator=generator(seed))
+
+
+def small(seed=0, depth=10, width=4):
+    return build(lambda: ResNet(depth=depth, width=width), generator(seed))
+
+
+# ---- modes
+
+
+def flags(module):
+    return {name: part.training for name, part in module.named_modules()}
+
+
+def mixed():
+    network = small()
+    network.blocks[0].eval()
+    network.blocks[1].norm1.eval()
+    return network
+
+
+def test_evaluating_restores_the_mode_of_every_part():
+    network = mixed()
+    before = flags(network)
+    with eval_mode(network):
+        assert not any(flags(network).values())
+        with eval_mode(network):
+            pass
+        assert not any(flags(network).values())
+    assert flags(network) == before and len(set(before.values())) == 2
+
+
+def test_evaluating_restores_modes_after_an_error():
+    network = mixed()
+    before = flags(network)
+    with pytest.raises(ZeroDivisionError), eval_mode(network):
+        raise ZeroDivisionError
+    assert flags(network) == before
+
+
+def test_evaluating_restores_modes_even_if_they_were_changed_meanwhile():
+    network = mixed()
+    before = flags(network)
+    with eval_mode(network):
+        network.train()
+    assert flags(network) == before
+
+
+# ---- train_forward
+
+
+def test_one_image_alone_can_be_trained_on_even_when_its_last_map_is_one_pixel():
+    network = small(depth=10)
+    out = train_forward(network, random(1, 3, 8, 8))  # 8 / 2 / 2 / 2 = 1 pixel
+    assert out.shape == (1, 32) and out.isfinite().all()
+    out.sum().backward()
+    assert all(p.grad.isfinite().all() for p in network.parameters())
+    assert all(b.isfinite().all() for b in network.buffers())
+
+
+def test_one_image_alone_has_the_features_of_the_same_image_twice():
+    network, twin = small(), small()
+    x = random(1, 3, 16, 16)
+    close(train_forward(network, x)[0], twin.train()(x.expand(2, -1, -1, -1))[1])
+
+
+def test_a_batch_runs_through_the_network_in_training_mode():
+    network, twin = small().eval(), small()
+    x = random(5, 3, 8, 8)
+    close(train_forward(network, x), twin.train()(x))
+    assert all(flags(network).values())
+    assert all(int(m.num_batches_tracked) == 1 for m in network.modules() if hasattr(m, "momentum"))
