@@ -92,12 +92,12 @@ def keeps_samples(memory: Memory, learner: Learner) -> bool:
     return "x" in columns and tuple(columns["x"].shape[1:]) == learner.setting.image_shape
 
 
-def remove(rows: Mapping[int, tuple[Memory | Waiting, list[int]]]) -> None:
+def remove(found: Mapping[int, tuple[Memory | Waiting, list[int]]]) -> None:
     """Take rows out of the parts that keep them."""
-    for part, gone in rows.values():
+    for part, gone in found.values():
         if isinstance(part, Memory):
             part.remove(torch.tensor(gone, dtype=torch.int64))
             continue
-        x, y = part.take()
-        keep = [row for row in range(len(y)) if row not in set(gone)]
-        part.append(x[keep], y[keep])
+        columns = part.state_dict()
+        left = [row for row in range(len(part)) if row not in set(gone)]
+        part.load_state_dict({name: [rows[row] for row in left] for name, rows in columns.items()})
