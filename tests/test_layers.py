@@ -1,11 +1,13 @@
 """Imports point down only: what a module may know of is decided by the layer it lives in."""
 
 import ast
+import re
 from pathlib import Path
 
 import earl
 
 SOURCE = Path(earl.__file__).parent
+TESTS = Path(__file__).parent
 
 # From the bottom up. A folder may import from its own level and from those below it.
 ORDER = [
@@ -55,6 +57,54 @@ def imports_of(tree: ast.AST) -> set[str]:
 
 def files() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [
+        node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, kinds)
+    ]
+
+
+def test_the_map_for_contributors_is_this_list() -> None:
+    text = (TESTS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+) \|", text, re.MULTILINE)
+    named = [{name.removesuffix(".py") for name in re.findall(r"`([\w.]+)`", row)} for row in rows]
+    assert named == ORDER
+
+
+def test_the_tests_lie_in_the_same_folders() -> None:
+    folders = {path.name for path in TESTS.iterdir() if list(path.glob("test_*.py"))}
+    assert folders == {path.name for path in SOURCE.iterdir() if list(path.glob("*.py"))}
+
+
+def test_no_file_is_longer_than_300_lines() -> None:
+    every = [*files(), *TESTS.rglob("*.py")]
+    assert {p.name for p in every if len(p.read_text("utf-8").splitlines()) > 300} == set()
+
+
+def test_no_function_is_longer_than_40_lines() -> None:
+    long = {
+        f"{path.name}: {f.name}"
+        for path in files()
+        for f in functions(path)
+        if (f.end_lineno or 0) - f.lineno >= 40
+    }
+    assert long == set()
+
+
+def test_only_commands_and_methods_have_more_than_eight_parameters() -> None:
+    many = {
+        f"{path.relative_to(SOURCE).parts[0]}: {f.name}"
+        for path in files()
+        for f in functions(path)
+        if len(
+            {a.arg for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)}
+            - {"self", "ctx"}
+        )
+        > 8
+    }
+    assert {name for name in many if not name.startswith("cli:")} <= {"methods: __init__"}
 
 
 def test_every_module_has_its_layer() -> None:

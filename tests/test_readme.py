@@ -1,4 +1,4 @@
-"""What the README and CONTRIBUTING show, runs; what they name, exists."""
+"""What the README, CONTRIBUTING and the docs show, runs; what they name, exists."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,7 @@ from PIL import Image
 
 from children import Children
 from earl.experiments.catalogue import METHODS
+from run_folders import write_run
 
 ROOT = Path(__file__).parent.parent
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -18,22 +19,23 @@ def blocks(name: str) -> list[str]:
 
 
 def cases() -> list[tuple[str, int]]:
-    return [
-        (n, i)
-        for n in ("README.md", "CONTRIBUTING.md", "docs/estimator.md")
-        for i in range(len(blocks(n)))
-    ]
+    """Return all examples: the pages that hold any, and their numbers."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    names = [page.relative_to(ROOT).as_posix() for page in pages]
+    return [(name, i) for name in names for i in range(len(blocks(name)))]
 
 
 @pytest.mark.parametrize(("name", "number"), cases())
 def test_every_python_example_runs(
     name: str, number: int, children: Children, tmp_path: Path
 ) -> None:
-    for place in range(4):
+    for place in range(4):  # the photos that a page takes for granted
         photo = tmp_path / "photos" / ("cat", "dog")[place % 2] / f"{place}.jpg"
         photo.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (40, 30), (60 * place, 90, 30)).save(photo)
     Image.new("RGB", (30, 40)).save(tmp_path / "new.jpg")
+    for method in ("er", "earl"):  # the finished runs that pages of results speak of
+        write_run(tmp_path / "runs", method, 1, [0.5, 0.6])
     done = children.run("-c", blocks(name)[number], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 

@@ -83,6 +83,10 @@ class Wrong(ER):
         super().observe(x, y)
         if self.fault == "changes its input":
             y.fill_(0)
+        if self.fault == "keeps what it is handed":
+            self.waiting.x = [x[i : i + 1] for i in range(len(x))][-len(self.waiting.x) :]
+        if self.fault == "trains without being owed it":
+            super()._update(x, self.classes.index(y))
         if self.fault == "trains once per call":
             self.pace.samples = len(y)
         if self.fault == "counts nothing":
@@ -134,6 +138,8 @@ FAULTS = {
     "one class too many": "only_seen_classes_are_predicted",
     "learns when asked": "asking_changes_nothing",
     "changes its input": "observing_leaves_its_input_alone",
+    "keeps what it is handed": "callers_may_reuse_their_buffers",
+    "trains without being owed it": "updates_follow_the_iterations",
     "trains once per call": "many_samples_at_once_equal_one_by_one",
     "keeps too much": "stored_samples_fit_the_memory",
     "draws globally": "the_seed_decides_everything",
@@ -156,6 +162,10 @@ FAULTS = {
 def test_a_fault_is_noticed(wrong: str, check: str) -> None:
     """ER itself, without a fault, passes every check above."""
     assert fault(CHECKS[check], maker(Wrong, fault=wrong))
+
+
+def test_every_check_has_a_fault_that_it_notices() -> None:
+    assert set(FAULTS.values()) == set(CHECKS)
 
 
 AUGMENTED = "every_image_that_is_trained_on_was_augmented"

@@ -51,6 +51,9 @@ Imports = Annotated[
     ),
 ]
 MethodName = Annotated[str, typer.Option(help="See: earl list methods")]
+StreamName = Annotated[
+    str, typer.Option(help="See: earl list streams; or file:PATH, from earl stream make")
+]
 Seed = Annotated[int, typer.Option(help="Stream, network and draws follow from it.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 Threads = Annotated[

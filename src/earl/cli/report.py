@@ -92,7 +92,6 @@ def table(
 
     Methods in rows, data sets and streams in columns.
     """
-    from earl.report.tables.formats import FORMATS
     from earl.report.tables.table import default_metrics, make_table
 
     paper = paper_table or ("main" if beside_paper else None)
@@ -105,7 +104,14 @@ def table(
         costs=costs,
         allow_mixed=allow_mixed,
     )
-    form = TableFormat.json if as_json else fmt
+    print_table(made, TableFormat.json if as_json else fmt)
+    settle(runs)
+
+
+def print_table(made: "Table", form: TableFormat | None) -> None:
+    """Print a table; without a form, as it suits where it goes."""
+    from earl.report.tables.formats import FORMATS
+
     if form is None:
         form = TableFormat.terminal if sys.stdout.isatty() else TableFormat.md
     if form is TableFormat.terminal:
@@ -115,7 +121,6 @@ def table(
     if form is TableFormat.csv:  # it has no room for them
         for note in made.notes:
             complain(f"note: {note}")
-    settle(runs)
 
 
 def print_in_colour(made: "Table") -> None:

@@ -10,15 +10,22 @@ from earl.cli import data as cli_data
 from earl.cli.options import (
     CacheRoot,
     DataRoot,
+    DatasetName,
+    Device,
     Imports,
     Json,
     Limit,
+    Match,
+    MatchTo,
+    MethodName,
     Out,
     PerClass,
     RankTimeout,
     Seed,
+    Settings,
     SkipBroken,
     SnapshotSeconds,
+    StreamName,
     TensorBoard,
     TensorBoardDir,
     Threads,
@@ -36,26 +43,21 @@ if TYPE_CHECKING:
 
 
 def run(
-    method: Annotated[str, typer.Option(help="See: earl list methods")],
-    dataset: Annotated[str, typer.Option(help="See: earl list datasets")],
-    stream: Annotated[
-        str, typer.Option(help="See: earl list streams; or file:PATH, from earl stream make")
-    ] = "gaussian",
+    method: MethodName,
+    dataset: DatasetName,
+    stream: StreamName = "gaussian",
     seed: Seed = 1,
     out: Out = Path("runs"),
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; repeat at will."),
-    ] = None,
+    settings: Settings = None,
     probe: Annotated[list[str] | None, typer.Option(help="See: earl list probes")] = None,
-    match: Annotated[str, typer.Option(help="flops or bytes: spend what --to does.")] = "",
-    to: Annotated[str, typer.Option(metavar="METHOD", help="The method to match.")] = "",
+    match: Match = "",
+    to: MatchTo = "",
     data_root: DataRoot = None,
     cache_root: CacheRoot = None,
     limit: Limit = None,
     per_class: PerClass = None,
     skip_broken: SkipBroken = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     threads: Threads = None,
     imports: Imports = None,
     snapshot_seconds: SnapshotSeconds = 30.0,
@@ -70,31 +72,14 @@ def run(
     from earl.experiments.runs.directory import RunDirectory
 
     import_modules(imports or ())
-    experiment = Experiment(
-        method=method,
-        dataset=dataset,
-        stream=stream,
-        seed=seed,
-        settings=parse_settings(settings or [])
-        | cli_data.flag_settings(limit, per_class, skip_broken),
-        probes=tuple(probe or ()),
-        match=match,  # type: ignore[arg-type]  # checked there
-        to=to,
-    )
+    names = {"method": method, "dataset": dataset, "stream": stream, "match": match, "to": to}
+    given = parse_settings(settings or []) | cli_data.flag_settings(limit, per_class, skip_broken)
+    fields = {**names, "seed": seed, "settings": given, "probes": probe or ()}
+    experiment = Experiment.from_dict(fields)
     directory = RunDirectory(out / experiment.path(), experiment, imports or ())
-    run_and_print(
-        directory,
-        Following(
-            data_root=data_root,
-            cache_root=cache_root,
-            device=device,
-            threads=threads,
-            snapshot_seconds=snapshot_seconds,
-            rank_timeout=rank_timeout,
-            tensorboard=tensorboard_folder(directory, tensorboard, tensorboard_dir),
-        ),
-        as_json,
-    )
+    board = tensorboard_folder(directory, tensorboard, tensorboard_dir)
+    how = Following(data_root, cache_root, snapshot_seconds, rank_timeout, board, device, threads)
+    run_and_print(directory, how, as_json)
 
 
 def resume(
@@ -117,20 +102,12 @@ def resume(
 
     import_modules(imports or ())
     opened = RunDirectory(directory)
-    run_and_print(
-        opened,
-        Following(
-            data_root=data_root,
-            cache_root=cache_root,
-            snapshot_seconds=snapshot_seconds,
-            rank_timeout=rank_timeout,
-            tensorboard=tensorboard_folder(opened, tensorboard, tensorboard_dir),
-        ),
-        as_json,
-    )
+    board = tensorboard_folder(opened, tensorboard, tensorboard_dir)
+    how = Following(data_root, cache_root, snapshot_seconds, rank_timeout, board)
+    run_and_print(opened, how, as_json)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Following:
     """How a run is carried out and followed; no result depends on it."""
 

@@ -37,21 +37,25 @@ class EngineName(StrEnum):
     ray = "ray"
 
 
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Runs at a time; 1, or with Ray all that fit.")
+]
+EngineChoice = Annotated[EngineName, typer.Option(help="Here, or on a Ray cluster.")]
+Address = Annotated[
+    str | None, typer.Option(help="Of the Ray cluster: auto or host:port; else one of its own.")
+]
+GpusPerRun = Annotated[float, typer.Option(min=0, help="With Ray; 0.5 lets two share.")]
+
+
 def sweep(
     file: Annotated[str, typer.Argument(help="A sweep file, or the name of one of earl's.")],
     out: Out = Path("runs"),
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time; 1, or with Ray all that fit.")
-    ] = None,
+    workers: Workers = None,
     threads: Threads = None,
     device: Device = "auto",
-    engine: Annotated[EngineName, typer.Option(help="Here, or on a Ray cluster.")] = (
-        EngineName.local
-    ),
-    address: Annotated[
-        str | None, typer.Option(help="Of the Ray cluster: auto or host:port; else one of its own.")
-    ] = None,
-    gpus_per_run: Annotated[float, typer.Option(min=0, help="With Ray; 0.5 lets two share.")] = 0.0,
+    engine: EngineChoice = EngineName.local,
+    address: Address = None,
+    gpus_per_run: GpusPerRun = 0.0,
     match: Match = "",
     to: MatchTo = "",
     data_root: DataRoot = None,
@@ -77,19 +81,12 @@ def sweep(
     if dry_run:
         print_runs(survey(experiments, out), as_json)
         return
+    places: dict[str, Any] = {"data_root": data_root, "cache_root": cache_root}
     with make_engine(engine, workers, threads, address, gpus_per_run) as chosen:
-        snapshots = sweep(
-            experiments,
-            out,
-            engine=chosen,
-            device=device,
-            data_root=data_root,
-            cache_root=cache_root,
-            snapshot_seconds=snapshot_seconds,
-            imports=imports or (),
-        )
-        runs = show(snapshots, plan.title)
-    print_end(runs, as_json)
+        how = {**places, "device": device, "snapshot_seconds": snapshot_seconds}
+        runs = sweep(experiments, out, engine=chosen, imports=imports or (), **how)
+        ended = show(runs, plan.title)
+    print_end(ended, as_json)
 
 
 def make_engine(

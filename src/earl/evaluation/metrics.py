@@ -10,27 +10,27 @@ History = Sequence[Evaluation]
 
 def a_auc(history: History) -> float:
     """Return A_AUC, the mean over all evaluations of the accuracy on the classes seen so far."""
-    return sum(e.accuracy for e in some(history)) / len(history)
+    return sum(e.accuracy for e in require_evaluations(history)) / len(history)
 
 
 def a_last(history: History) -> float:
     """Return A_last, the accuracy at the last evaluation."""
-    return some(history)[-1].accuracy
+    return require_evaluations(history)[-1].accuracy
 
 
 def a_auc_all(history: History) -> float:
     """Return A_AUC with test samples of all time buckets, as in the code behind the paper."""
-    return sum(e.accuracy_all_domains for e in some(history)) / len(history)
+    return sum(e.accuracy_all_domains for e in require_evaluations(history)) / len(history)
 
 
 def a_last_all(history: History) -> float:
     """Return A_last with test samples of all time buckets."""
-    return some(history)[-1].accuracy_all_domains
+    return require_evaluations(history)[-1].accuracy_all_domains
 
 
 def aoa(history: History) -> float:
     """Return AOA, the share of stream samples that were right before they were learned."""
-    last = some(history)[-1]
+    last = require_evaluations(history)[-1]
     return last.online_correct / max(1, last.online_total)
 
 
@@ -40,7 +40,7 @@ def forgetting(history: History) -> float:
     The checkpoints are the last evaluation of each task; classes that were never right before are
     left out, and with a single checkpoint nothing can have been forgotten.
     """
-    last_of_task = {e.task: e for e in some(history)}
+    last_of_task = {e.task: e for e in require_evaluations(history)}
     *earlier, last = last_of_task.values()
     drops = []
     for c, total in last.total.items():
@@ -50,7 +50,7 @@ def forgetting(history: History) -> float:
     return sum(drops) / len(drops) if drops else 0.0
 
 
-def some(history: History) -> History:
+def require_evaluations(history: History) -> History:
     """Return the history unless it is empty."""
     if not history:
         raise EarlError("the history holds no evaluation yet")

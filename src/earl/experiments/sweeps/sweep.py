@@ -77,6 +77,11 @@ def sweep(
     refuse_same_path(experiments)
     make_writable(out)
     runs = [SweepRun(experiment, out / experiment.path(), words) for experiment in experiments]
+    return follow_runs(runs, engine)
+
+
+def follow_runs(runs: "Sequence[SweepRun]", engine: Engine) -> Generator[tuple[Status, ...]]:
+    """Start runs as the engine has room for them, and yield now and then how they stand."""
     try:
         while True:
             for run in runs:
