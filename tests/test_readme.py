@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from children import Children
 from earl.experiments.catalogue import METHODS
@@ -28,6 +29,11 @@ def cases() -> list[tuple[str, int]]:
 def test_every_python_example_runs(
     name: str, number: int, children: Children, tmp_path: Path
 ) -> None:
+    for place in range(4):  # the photos that a page takes for granted
+        photo = tmp_path / "photos" / ("cat", "dog")[place % 2] / f"{place}.jpg"
+        photo.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 30), (60 * place, 90, 30)).save(photo)
+    Image.new("RGB", (30, 40)).save(tmp_path / "new.jpg")
     for method in ("er", "earl"):  # the finished runs that pages of results speak of
         write_run(tmp_path / "runs", method, 1, [0.5, 0.6])
     done = children.run("-c", blocks(name)[number], cwd=tmp_path)

@@ -33,6 +33,10 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = {  # the beginning of a line, and why it is only parsed
     "torchrun ": "needs several processes",
     "earl demo": "takes a minute; test_cli runs it",
+    "earl learn": "trains ResNet-18; test_model_commands learns with a small network",
+    "earl predict": "needs a model; test_model_commands has one",
+    "earl show": "needs a model; test_model_commands has one",
+    "earl export onnx": "needs a model; test_model_commands has one",
     "earl bench": "takes minutes; test_bench runs a row",
     "earl results": "needs the records of the repository; test_results runs it",
     "earl table results/": "needs them too",

@@ -10,6 +10,7 @@ _WHERE = {
     "DATASETS": "earl.experiments.catalogue",
     "Dataset": "earl.data.dataset",
     "EARL": "earl.methods.earl",
+    "EARLClassifier": "earl.estimator",
     "EarlError": "earl.errors",
     "Evaluation": "earl.evaluation.history",
     "Exam": "earl.evaluation.loop",
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from earl.data.dataset import Dataset, Split
     from earl.data.streams import Schedule, Stream
     from earl.errors import EarlError
+    from earl.estimator import EARLClassifier
     from earl.evaluation.history import Evaluation
     from earl.evaluation.loop import Exam, Moment, learn_online
     from earl.experiments.catalogue import DATASETS, FIGURES, METHODS, METRICS, PROBES, STREAMS
@@ -66,6 +68,7 @@ __all__ = [
     "UNKNOWN",
     "Augment",
     "Dataset",
+    "EARLClassifier",
     "EarlError",
     "Evaluation",
     "Exam",

@@ -31,6 +31,10 @@ class TooLarge(InvalidSetting):
     """A setting asks for more memory than there is; nothing was allocated."""
 
 
+class NotFitted(EarlError, ValueError, AttributeError):
+    """An estimator was asked before it had learned anything."""
+
+
 class ClassCapacityError(EarlError, ValueError):
     """A new class arrived and no classifier vector is left; nothing was learned."""
 

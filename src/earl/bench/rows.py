@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from earl.bench import guards, neighbours, parts, starts, steps
+from earl.bench import estimators, guards, neighbours, parts, starts, steps
 from earl.bench.measured import Measured
 from earl.bench.timing import Effort
 from earl.errors import UnknownName, suggest
@@ -30,6 +30,8 @@ ROWS: Mapping[str, Measure] = {
     "start": starts.start,
     "table": starts.table,
     "neighbour": neighbours.neighbour,
+    "estimator": estimators.estimator,
+    "saving": estimators.saving,
     "peak": parts.peak,
 }
 

@@ -13,12 +13,15 @@ import typer
 import earl
 from earl.cli import bench as cli_bench
 from earl.cli import data as cli_data
+from earl.cli import learn as cli_learn
 from earl.cli import list as cli_list
+from earl.cli import predict as cli_predict
 from earl.cli import report as cli_report
 from earl.cli import reproduce as cli_reproduce
 from earl.cli import results as cli_results
 from earl.cli import run as cli_run
 from earl.cli import settings as cli_settings
+from earl.cli import show as cli_show
 from earl.cli import stream as cli_stream
 from earl.cli import sweep as cli_sweep
 from earl.cli.end import outcome
@@ -76,6 +79,9 @@ def demo(out: Out = Path("earl-demo"), seed: Seed = 1, as_json: Json = False) ->
     say("Next: earl run --method earl --dataset digits --stream disjoint --set k=25")
 
 
+app.command()(cli_learn.learn)
+app.command()(cli_predict.predict)
+app.command()(cli_show.show)
 app.command()(cli_run.run)
 app.command()(cli_run.resume)
 app.command()(cli_settings.settings)

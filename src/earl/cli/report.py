@@ -65,12 +65,13 @@ class TableFormat(StrEnum):
 
 
 class ExportFormat(StrEnum):
-    """What histories can be written as."""
+    """What histories can be written as; onnx is for a model that was taught."""
 
     csv = "csv"
     parquet = "parquet"
     tensorboard = "tensorboard"
     records = "records"
+    onnx = "onnx"
 
 
 def table(
@@ -209,13 +210,18 @@ def report(
 def export(
     to: Annotated[ExportFormat, typer.Argument(help="What to write.")],
     folders: Folders,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path(
-        "export"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The folder to write to, or the ONNX file."),
+    ] = None,
     where: Where = None,
     as_json: Json = False,
 ) -> None:
-    """Write histories as CSV or parquet, for TensorBoard, or as records to keep."""
+    """Write histories as CSV or parquet, for TensorBoard, or as records; or a model as ONNX."""
+    if to is ExportFormat.onnx:
+        export_model(folders, out, as_json)
+        return
+    out = out or Path("export")
     from earl.report.export import (
         export_csv,
         export_parquet,
@@ -240,3 +246,19 @@ def export(
         if to is ExportFormat.tensorboard:
             say(f"Next: tensorboard --logdir {out}")
     settle(runs)
+
+
+def export_model(folders: list[Path], out: Path | None, as_json: bool) -> None:
+    """Write the model of `earl learn` as an ONNX file."""
+    from earl.cli.output import writable
+    from earl.errors import InvalidInput
+    from earl.estimator import EARLClassifier
+
+    if len(folders) != 1:
+        raise InvalidInput(f"onnx takes one model, not {len(folders)}")
+    file = writable(out or Path(f"{folders[0].resolve().name}.onnx"))
+    EARLClassifier.load(folders[0]).export_onnx(file)
+    if as_json:
+        print_json({"model": str(folders[0]), "written": [file.as_posix()]})
+    else:
+        say(str(file))

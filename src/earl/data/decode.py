@@ -51,7 +51,12 @@ Pixels = NDArray[np.uint8]
 
 def decode(data: bytes, size: int) -> Pixels:
     """Return an encoded picture as RGB, uint8 (3, size, size); BrokenImage says why not."""
-    picture = _guarded(lambda: _upright(_open(data)))
+    return from_picture(_open(data), size)
+
+
+def from_picture(picture: Image.Image, size: int) -> Pixels:
+    """Return a picture of Pillow's as RGB, uint8 (3, size, size); BrokenImage says why not."""
+    picture = _guarded(lambda: _upright(picture))
     if picture.size != (size, size):
         picture = picture.resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(picture).transpose(2, 0, 1)

@@ -1,0 +1,152 @@
+"""Rows about the estimator: what its conventions, saving and loading cost beside the bare thing."""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from earl.bench.measured import Measured, ratio_of
+from earl.bench.starts import running
+from earl.bench.subjects import network_of
+from earl.bench.timing import Effort, Thing, take_turns
+from earl.estimator import EARLClassifier
+from earl.estimator.model import Model
+from earl.nn import eval_mode
+from earl.storage.files import fsync_dir
+
+SIZE = 96  # pixels, as by default
+BEFORE = 24  # samples that were learned
+LABELS = 4
+OPTIMISER = "import torch; torch.optim.Adam([torch.zeros(1, requires_grad=True)])"
+FEATURES = 1024  # of a model whose state has some 50 MB
+
+
+def estimator(effort: Effort) -> Iterator[Measured]:
+    """Time `learn_one` beside `observe` of the same learner, `predict_one` beside its forward pass.
+
+    `learn_one` asks before it learns, for the history; that is part of it.
+    """
+    images = np.random.default_rng(0).integers(256, size=(BEFORE, SIZE, SIZE, 3), dtype=np.uint8)
+    clf, other = (EARLClassifier(device="cpu", threads=1) for _ in range(2))
+    for each in (clf, other):
+        for place, image in enumerate(images):
+            each.learn_one(image, place % LABELS)
+    things = {"learn_one": learning(clf, images), "observe": observing(behind(other), images)}
+    times = take_turns(things, effort)
+    yield ratio_of("ResNet-18, 96 px, B = 16", times, "learn_one", "observe", target=1.05)
+    things = {"predict_one": asking(clf, images), "forward": passing(behind(clf))}
+    times = take_turns(things, effort)
+    yield ratio_of("ResNet-18, 96 px", times, "predict_one", "forward", target=1.10)
+
+
+def behind(clf: EARLClassifier) -> Model:
+    assert clf._model is not None
+    return clf._model
+
+
+def learning(clf: EARLClassifier, images: np.ndarray) -> Thing:
+    coming = cycle(enumerate(images))
+
+    def learn() -> float:
+        place, image = next(coming)
+        clf.learn_one(image, place % LABELS)
+        return 1
+
+    return learn
+
+
+def observing(model: Model, images: np.ndarray) -> Thing:
+    assert model.learner is not None
+    learner, x = model.learner, model.reader.read(list(images))
+    coming = cycle(range(len(images)))
+
+    def observe() -> float:
+        place = next(coming)
+        learner.observe(x[place : place + 1], torch.tensor([place % LABELS]))
+        return 1
+
+    return observe
+
+
+def asking(clf: EARLClassifier, images: np.ndarray) -> Thing:
+    coming = cycle(images)
+
+    def ask() -> float:
+        clf.predict_one(next(coming))
+        return 1
+
+    return ask
+
+
+def passing(model: Model) -> Thing:
+    """Return a forward pass of one image that is ready."""
+    assert model.learner is not None
+    network = network_of(model.learner)
+    x = torch.randn(1, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
+    x = x.to(memory_format=torch.channels_last)
+
+    def forward() -> float:
+        with eval_mode(network), torch.inference_mode():
+            network(x)
+        return 1
+
+    return forward
+
+
+def saving(effort: Effort) -> Iterator[Measured]:
+    """Time a save of 50 MB beside writing and syncing as many bytes; and a load beside torch."""
+    few = Effort(seconds=0, turns=3 if effort.quick else 7)
+    settings = {"d": FEATURES, "hidden": FEATURES}
+    clf = EARLClassifier(backbone=None, device="cpu", threads=1, settings=settings)
+    generator = np.random.default_rng(0)
+    for place in range(BEFORE):
+        clf.learn_one(generator.normal(size=FEATURES), place % LABELS)
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "model"
+        clf.save(model)
+        (file,) = model.glob("snap-*/state.safetensors")
+        size = file.stat().st_size
+        things = {"save": saved(clf, model), "write": written(Path(folder) / "bytes", size)}
+        times = take_turns(things, few, clock=time.perf_counter)
+        case = f"save of {size / 1e6:.0f} MB ÷ write and fsync"
+        yield ratio_of(case, times, "save", "write", target=3.0)
+        load = f"from earl import EARLClassifier; EARLClassifier.load({str(model)!r})"
+        scripts = {"load": load, "import torch": "import torch", "first optimiser": OPTIMISER}
+        things = {name: running([sys.executable, "-c", text]) for name, text in scripts.items()}
+        times = take_turns(things, few, clock=time.perf_counter)
+        seconds = times.difference("load", "import torch")
+        yield Measured(case="load − import torch", value=seconds, unit="s", target=1.0)
+        seconds = times.difference("load", "first optimiser")
+        yield Measured(case="load − import torch and make an optimiser", value=seconds, unit="s")
+
+
+def saved(clf: EARLClassifier, folder: Path) -> Thing:
+    def save() -> float:
+        behind(clf).changes += 1  # a state that was never saved
+        clf.save(folder)
+        return 1
+
+    return save
+
+
+def written(path: Path, size: int) -> Thing:
+    """Return what writes so many bytes to a new file, and syncs it and its folder."""
+    data = np.random.default_rng(0).bytes(size)
+
+    def write() -> float:
+        path.unlink(missing_ok=True)
+        with path.open("wb", buffering=0) as file:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        fsync_dir(path.parent)
+        return 1
+
+    return write
