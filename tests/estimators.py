@@ -30,6 +30,8 @@ OWN = {  # of each method, in proportion to such images
 def of_images(method: str = "earl", **given: Any) -> EARLClassifier:
     """Return a small estimator of images; keywords are its parameters."""
     own = OWN["earl"] if method.startswith("earl") or "etf" in method else OWN.get(method, {})
+    if method == "earl":
+        own = {**own, "correction": True}  # as the paper has it
     settings = {**TRAINING, **PLAIN, **NETWORK, **own, **given.pop("settings", {})}
     if not isinstance(given.get("backbone", ""), str):
         settings = {name: v for name, v in settings.items() if name not in NETWORK}

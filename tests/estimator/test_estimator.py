@@ -15,7 +15,18 @@ from torch import nn
 from earl import EARLClassifier
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting, NotFitted
 from earl.experiments.catalogue import METHODS
-from estimators import LABELS, TEST, TEST_LABELS, TRAIN, blobs, of_images, of_vectors, taught
+from estimators import (
+    LABELS,
+    NETWORK,
+    TEST,
+    TEST_LABELS,
+    TRAIN,
+    TRAINING,
+    blobs,
+    of_images,
+    of_vectors,
+    taught,
+)
 
 FREE = [entry.name for entry in METHODS if not entry.facts.boundaries]
 TOLD = [entry.name for entry in METHODS if entry.facts.boundaries]
@@ -237,3 +248,13 @@ def test_importing_earl_imports_neither_torch_nor_river() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.split("\n")[:2] == ["[]", "False"]
+
+
+def test_images_are_not_corrected_unless_asked_for_and_vectors_are() -> None:
+    small = {**TRAINING, **NETWORK, "d": 15, "hidden": 16}
+    images = EARLClassifier(image_size=8, device="cpu", settings=small)
+    images.learn_one(TRAIN[0], "a")
+    vectors = of_vectors().partial_fit(*blobs(2))
+    asked = taught(1)
+    found = [clf._model.learner.correction for clf in (images, vectors, asked)]  # type: ignore[union-attr]
+    assert found == [False, True, True]

@@ -18,6 +18,8 @@ IMAGES_ONLY = ("scr", "oddl", "remind", "nc-fscil")  # they augment or encode pi
 SHARED = ("memory_size", "iterations", "seed", "device")  # of a Setting: parameters of their own
 # A projection in proportion to vectors, which come from a network that has done most of the work.
 OF_VECTORS: Mapping[str, Value] = {"d": 512, "hidden": 512, "lr": 1e-3}
+# On real images the correction costs answers about the stream as it comes, and gains nothing else.
+OF_IMAGES: Mapping[str, Value] = {"correction": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +98,9 @@ class Parameters:
         return self.options().read(self.settings or {})
 
     def of(self, part: str) -> dict[str, Value]:
-        """Return the settings of one part: as given, else what suits vectors, else the defaults."""
+        """Return the settings of one part: as given, else what suits the samples, else defaults."""
         options = self.options()
-        usual = OF_VECTORS if self.takes_vectors else {}
+        usual = OF_VECTORS if self.takes_vectors else OF_IMAGES
         values = options.of(part, options.complete(usual, self.settings or {}))
         return {name: value for name, value in values.items() if name not in SHARED}
 
