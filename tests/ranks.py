@@ -15,13 +15,13 @@ from earl.experiments.matching import random_images
 from earl.experiments.torchrun import join
 from earl.learning.learner import Learner
 from earl.methods.memo import MEMO
-from earl.nn.ranks import Ranks
+from earl.nn.ranks import ALONE, Alone, Ranks
 from earl.storage.state import digest, flatten
 
 SHAPE, CLASSES, SAMPLES = (3, 8, 8), 4, 32
 
 
-def taught(method: str, ranks: Ranks | None, frozen: bool = False) -> Learner:
+def taught(method: str, ranks: Alone, frozen: bool = False) -> Learner:
     """Return a learner after some samples; seven of a batch do not divide by two, nor by three."""
     settings = {"memory_size": 20, "batch_size": 7, "lr": 0.01}
     settings |= {"d": 2} if method == "earl" else {}  # the fourth class makes its frame grow
@@ -43,7 +43,7 @@ def taught(method: str, ranks: Ranks | None, frozen: bool = False) -> Learner:
 
 def compare(method: str, ranks: Ranks, frozen: bool = False) -> None:
     """Raise unless ranks learn what one process learns, each of them the same bits."""
-    alone, together = (flatten(taught(method, r, frozen).state_dict())[0] for r in (None, ranks))
+    alone, together = (flatten(taught(method, r, frozen).state_dict())[0] for r in (ALONE, ranks))
     assert alone.keys() == together.keys()
     for name, value in alone.items():
         close(together[name], value, rtol=1e-9, atol=1e-9, equal_nan=True, msg=name)
