@@ -18,7 +18,7 @@ from earl.experiments.runs import progress_note as progressnote
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.progress_note import NOTE, noted, read_note, write_note
 from earl.experiments.sweeps.engines import Job
-from earl.experiments.sweeps.sweep import LOG, Run, look_at
+from earl.experiments.sweeps.sweep import LOG, SweepRun, look_at
 from earl.storage.files import lock_directory
 
 EXPERIMENT = Experiment(
@@ -86,7 +86,7 @@ def test_notes_are_written_about_once_a_second(
 
 
 def test_a_sweep_sees_the_samples_between_two_evaluations(run: RunDirectory) -> None:
-    followed = Run(EXPERIMENT, run.path, [])
+    followed = SweepRun(EXPERIMENT, run.path, [])
     moments = run.run(device="cpu", threads=1)
     next(moments)
     (run.path / LOG).write_text("$ earl run\n")

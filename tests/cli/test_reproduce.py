@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from earl.cli.app import app
 from earl.cli.reproduce import files
 from earl.evaluation.history import Evaluation
-from earl.experiments.catalogue import METHODS
+from earl.experiments.catalogue import DATASETS, METHODS
 from earl.experiments.experiment import Experiment
-from earl.experiments.recipes import SHAPES, recipe
+from earl.experiments.recipes import recipe
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.sweeps.sweepfile import SweepFile, bundled
 from earl.report.paper import ROWS
@@ -64,7 +64,7 @@ def test_a_small_file_has_a_projection_in_proportion_to_its_network(name: str) -
             continue
         share, recipe_d = values["width"] / 64, recipe(experiment.dataset)["d"]
         assert values["hidden"] == share * recipe(experiment.dataset)["hidden"]
-        classes = SHAPES[experiment.dataset][1]
+        classes = DATASETS.entry(experiment.dataset).facts.classes
         enough = 4 * classes - 1  # dimensions for a vector of every class and its three turns
         assert values["d"] == (share * recipe_d if share * recipe_d >= enough else recipe_d)
 

@@ -64,7 +64,7 @@ LINES = [  # words, exit code, and a part of what is said
     (f"{RUN} --probe nc", 1, "no probe named 'nc'"),
     (f"{RUN} --match flops", 1, "to match a budget"),
     (f"{RUN} --match flops --to err", 1, "no method named 'err'"),
-    (f"{RUN} --out file", 1, "file: File exists; a file stands where a folder is needed"),
+    (f"{RUN} --out file", 1, "file: Not a directory; a file stands where a folder is needed"),
     (f"{RUN} --sed 3", 2, "--sed"),
     ("run --method er", 2, "Missing option '--dataset'; see: earl run --help"),
     ("run", 2, "Missing option '--method'"),
@@ -134,12 +134,12 @@ CONTROLS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = [
     (
         f"{RUN} --out file",
         lambda patch: patch.setattr(cli_end, "explained", raising),
-        "a traceback, FileExistsError",
+        "a traceback, NotADirectoryError",
     ),
     (
         f"{RUN} --device foo",
         lambda patch: (
-            patch.setattr("earl.experiments.experiment.usable_device", str),
+            patch.setattr("earl.experiments.machine.usable_device", str),
             patch.setattr("earl.experiments.runs.directory.usable_device", str),
         )[0],
         "a traceback, RuntimeError",

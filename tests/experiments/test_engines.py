@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,6 +12,7 @@ import pytest
 
 from earl.errors import EarlError, InvalidSetting
 from earl.experiments.experiment import Experiment
+from earl.experiments.imports import import_modules
 from earl.experiments.sweeps.engines import LocalEngine, RayEngine
 from earl.experiments.sweeps.sweep import sweep
 
@@ -26,29 +28,52 @@ def parent_of(pattern: str) -> int | None:
     return None
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # those of Ray are not ours
-def test_ray_gives_the_same_bytes_and_survives_the_loss_of_a_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A place for a Ray of this machine's own; skips where there is none."""
     pytest.importorskip("ray", reason="Ray is not installed")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray keeps sockets there, whose paths must be short
+    with TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as short:
+        monkeypatch.setenv("RAY_TMPDIR", short)
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # those of Ray are not ours
+def test_ray_is_told_of_modules_of_ones_own(
+    ray: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "from earl import METHODS\nfrom earl.methods.er import ER\n"
+    module += "METHODS.register('er-for-ray')(type('Mine', (ER,), {}))\n"
+    (tmp_path / "module_for_ray.py").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    import_modules(["module_for_ray"])
+    run = Experiment(method="er-for-ray", dataset="shapes", stream="iid", settings={"limit": 12})
+    with RayEngine() as engine:
+        *_, last = sweep([run], tmp_path, engine=engine, imports=["module_for_ray"])
+    assert [(run.state, run.message) for run in last] == [("finished", "")]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # those of Ray are not ours
+def test_ray_gives_the_same_bytes_and_survives_the_loss_of_a_worker(
+    ray: None, tmp_path: Path
+) -> None:
     runs = [
         Experiment(method=method, dataset="shapes", stream="gaussian", settings={"every": 5})
         for method in ("er", "earl")
     ]
     words = f"{tmp_path / 'ray'}\0--snapshot-seconds"
     killed = False
-    # Ray keeps sockets there, whose paths must be short
-    with TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as short:
-        monkeypatch.setenv("RAY_TMPDIR", short)
-        with RayEngine() as engine:
-            for states in sweep(runs, tmp_path / "ray", engine=engine, snapshot_seconds=0):
-                if not killed and any(20 <= run.step < 160 for run in states):
-                    worker = parent_of(words)
-                    assert worker is not None
-                    killed = not os.kill(worker, signal.SIGKILL)
+    with RayEngine() as engine:
+        for states in sweep(runs, tmp_path / "ray", engine=engine, snapshot_seconds=0):
+            if not killed and any(20 <= run.step < 160 for run in states):
+                worker = parent_of(words)
+                assert worker is not None
+                killed = not os.kill(worker, signal.SIGKILL)
     assert killed and [run.state for run in states] == ["finished", "finished"]
     logs = [(run.path / "log.txt").read_text() for run in states]
     assert sum(log.count("$ earl run") for log in logs) >= 3

@@ -133,6 +133,7 @@ export, figure = ["export", "csv", folder, "-o", out], ["figure", "curves", fold
 for words in (table, report, export, figure, ["reproduce", "--status", "--out", folder]):
     app(words, standalone_mode=False)
 """
+    (tmp_path / "out").mkdir()
     words = [sys.executable, "-c", script, str(tmp_path), str(tmp_path / "out")]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]

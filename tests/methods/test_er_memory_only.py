@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
+from earl.evaluation.loop import learn_online
 from earl.experiments.catalogue import METHODS
 from earl.experiments.contract import CHECKS, maker
 from earl.experiments.experiment import Experiment
@@ -121,7 +122,7 @@ def test_a_late_beginning_changes_nothing_in_an_equal_budget(match: str) -> None
             match=match,
             to="er",
         ).build()
-        for _ in built.learn():
+        for _ in learn_online(built.learner, built.stream, built.exam, every=built.every):
             pass
         budgets.append(built.budget)
         spent.append(built.learner.work.flops)

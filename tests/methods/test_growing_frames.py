@@ -141,7 +141,7 @@ def test_bytes_and_flops_follow_the_frame(make: Make) -> None:
     for x, y in samples[:3]:
         learner.observe(x, y)
     before, pass_before = bytes_held(learner)["network"], learner.work.flops_per_input("images")
-    learner.observe(*samples[3])  # 2 -> 5 dimensions of 32 features
+    learner.observe(*samples[3])  # 2 -> 5 dimensions
     features = learner.p.linear.weight.shape[1]  # type: ignore[attr-defined]
     assert bytes_held(learner)["network"] - before == 4 * 3 * features
     more = learner.work.flops_per_input("images") - pass_before

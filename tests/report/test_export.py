@@ -161,7 +161,7 @@ def stopped(few_runs, tmp_path):
     """A run that was stopped after 27 of its 40 samples, and a board beside it."""
     pytest.importorskip("tensorboard", reason="no tensorboard")
     first = find_runs([few_runs])[2]
-    run = RunDirectory(tmp_path / "run", first.experiment)
+    run = RunDirectory(tmp_path / "run", RunDirectory(first.path).experiment)
     moments = mirror(run, run.run(device="cpu", threads=1), tmp_path / "board")
     for moment in moments:
         if moment.step == 27:
@@ -186,7 +186,8 @@ def test_a_signal_saves_the_run_under_a_board(few_runs, tmp_path, events):
     """The board stands between the run and the progress bar, and must not get in its way."""
     from rich.console import Console
 
-    run = RunDirectory(tmp_path / "run", find_runs([few_runs])[2].experiment)
+    example = RunDirectory(find_runs([few_runs])[2].path).experiment
+    run = RunDirectory(tmp_path / "run", example)
 
     def interrupted():
         for moment in run.run(device="cpu", threads=1):

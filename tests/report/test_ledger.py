@@ -146,6 +146,18 @@ def test_another_reading_of_a_method_never_stands_in_for_the_papers(
     assert found.spread.mean == pytest.approx(60)
 
 
+@pytest.mark.parametrize("more", [{"residual_source": "refresh"}, {"k": 1}])
+def test_of_two_reduced_runs_the_one_with_fewer_changes_counts(
+    tmp_path: Path, more: dict[str, str | int]
+) -> None:
+    for folder, settings, accuracy in (("a", {}, 0.4), ("b", more, 0.6), ("c", more, 0.7)):
+        given = {"width": 8 if folder < "c" else 16, **settings}
+        about = {"dataset": "cifar10", "stream": "disjoint", "settings": given}
+        write_run(tmp_path / folder, "earl", 1, [accuracy], **about)
+    found = line(tmp_path, "main", "CIFAR-10", "disjoint", "EARL", "A_AUC")
+    assert found.state == "reduced" and found.reduced == {1: pytest.approx(40)}
+
+
 TURNED = {f"accuracy_turned_{turn}": turn / 1000 for turn in (0, 90, 180, 270)}
 
 

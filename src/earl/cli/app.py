@@ -16,6 +16,7 @@ from earl.cli import data as cli_data
 from earl.cli import list as cli_list
 from earl.cli import report as cli_report
 from earl.cli import reproduce as cli_reproduce
+from earl.cli import results as cli_results
 from earl.cli import run as cli_run
 from earl.cli import settings as cli_settings
 from earl.cli import stream as cli_stream
@@ -102,6 +103,7 @@ app.command()(cli_report.table)
 app.command()(cli_report.figure)
 app.command()(cli_report.report)
 app.command()(cli_report.export)
+app.command()(cli_results.results)
 app.command()(cli_bench.bench)
 app.add_typer(cli_list.app, name="list")
 

@@ -70,6 +70,7 @@ class ExportFormat(StrEnum):
     csv = "csv"
     parquet = "parquet"
     tensorboard = "tensorboard"
+    records = "records"
 
 
 def table(
@@ -214,10 +215,20 @@ def export(
     where: Where = None,
     as_json: Json = False,
 ) -> None:
-    """Write histories as CSV or parquet, or for TensorBoard."""
-    from earl.report.export import export_csv, export_parquet, export_tensorboard
+    """Write histories as CSV or parquet, for TensorBoard, or as records to keep."""
+    from earl.report.export import (
+        export_csv,
+        export_parquet,
+        export_records,
+        export_tensorboard,
+    )
 
-    write = {"csv": export_csv, "parquet": export_parquet, "tensorboard": export_tensorboard}[to]
+    write = {
+        "csv": export_csv,
+        "parquet": export_parquet,
+        "tensorboard": export_tensorboard,
+        "records": export_records,
+    }[to]
     runs = chosen(folders, where)
     whole = [run for run in runs if not run.damage]
     paths = write(whole, out)

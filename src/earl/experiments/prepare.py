@@ -16,6 +16,7 @@ from earl.nn.augment import View
 from earl.nn.ranks import ALONE, Alone
 
 UNKNOWN_SIDE, UNKNOWN_CLASSES = 64, 2  # of data that are the user's own, until they are loaded
+LONG = 10**9  # samples of a stream that nothing is too late for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,4 +71,4 @@ def rehearse(experiment: Experiment) -> None:
     refuse_too_large(experiment, shape, classes or UNKNOWN_CLASSES)
     if experiment.match == "bytes" and classes:
         matched(experiment, shape, classes, tasks=int(experiment.values().get("tasks", 1)))
-    learner_without_data(experiment, shape, samples=1)
+    learner_without_data(experiment, shape, samples=LONG)

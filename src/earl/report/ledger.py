@@ -58,9 +58,12 @@ def command_for(table: str) -> str:
 
 
 def ledger(runs: Iterable[RunRecord]) -> list[Line]:
-    """Return a line for every number of the paper, in its order."""
+    """Return a line for every number of the paper, in its order.
+
+    Of several runs with one seed that speak to a number, the one with the fewest changes counts.
+    """
     lines = {key: Line(key, paper) for key, paper in figures().items()}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: -len(run.changed)):
         if run.finished:
             for key, value, reduced in numbers_of(run):
                 line = lines[key]

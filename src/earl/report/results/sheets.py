@@ -1,0 +1,176 @@
+"""Published tables: from records that were kept to Markdown. Equal records give equal bytes."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from earl.errors import DataNotFound, InvalidSetting, MixedRuns
+from earl.experiments.runs.records import RunRecord, choose_runs, fits, show
+from earl.report.groups import by_seed, distinct
+from earl.report.measures import measure_of, value_of
+from earl.report.results.description import Choice, Pair, Sheet
+from earl.report.statistics import paired_difference, spread
+from earl.report.tables.layout import NOTHING, interval, plus_minus, quantity
+
+NOT_RUN = "not run yet"
+HOW = "Percent, mean ± standard deviation (seeds)"
+PAIRED = "differences in points: mean over common seeds, 95 % interval, seeds won"
+
+
+def markdown(sheet: Sheet, runs: Sequence[RunRecord]) -> str:
+    """Return a described table of these runs, with what a reader has to know below it."""
+    finished = [run for run in runs if run.finished]
+    make = {"methods": methods, "grid": grid, "differences": differences}[sheet.kind]
+    titles, lines, used = make(sheet, finished)
+    if not used:
+        return f"No records yet: `{sheet.command}` makes them.\n"
+    rule = "|" + "---|" * len(titles)
+    table = "\n".join(row(cells) for cells in (titles, *lines))
+    head, _, body = table.partition("\n")
+    return f"{head}\n{rule}\n{body}\n\n{about(sheet, used)}\n"
+
+
+def row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+Made = tuple[list[str], list[list[str]], list[RunRecord]]
+
+
+def methods(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
+    """Return a line for each row with its settings, metrics, differences and training FLOPs."""
+    titles = ["method", *sheet.settings]
+    for metric in sheet.metrics:
+        titles.append(metric)
+        if metric in sheet.compared:
+            titles.append(f"minus {sheet.versus}")
+    groups = {choice.label: select(runs, (*sheet.where, *choice.where)) for choice in sheet.rows}
+    if sheet.compared and sheet.versus not in groups:
+        raise InvalidSetting(f"table {sheet.name}: there is no row {sheet.versus!r} to subtract")
+    lines: list[list[str]] = []
+    used: list[RunRecord] = []
+    for label, group in groups.items():
+        one = [*group.values()][:1]
+        cells = [label, *(show(run.settings[name]) for run in one for name in sheet.settings)]
+        for metric in sheet.metrics if group else ():
+            cells.append(mean_of(group, metric))
+            if metric in sheet.compared:
+                cells.append(difference(group, groups[sheet.versus], metric))
+        cells += [flops(group)] if group else [NOT_RUN, *[""] * (len(titles) - 1)]
+        lines.append(cells)
+        used += group.values()
+    return [*titles, "training"], lines, used
+
+
+def grid(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
+    """Return a line for each row with one metric in each column, the best one bold."""
+    (metric,) = sheet.metrics
+    lines: list[list[str]] = []
+    used: list[RunRecord] = []
+    for choice in sheet.rows:
+        groups = [select(runs, (*sheet.where, *choice.where, *c.where)) for c in sheet.columns]
+        best = best_column(sheet, runs, choice) if sheet.best_by else None
+        texts = [mean_of(group, metric) if group else NOTHING for group in groups]
+        if best is not None and groups[best]:
+            texts[best] = f"**{texts[best]}**"
+        lines.append([choice.label, *texts])
+        used += [run for group in groups for run in group.values()]
+    return [metric, *(column.label for column in sheet.columns)], lines, used
+
+
+def best_column(sheet: Sheet, runs: Sequence[RunRecord], choice: Choice) -> int | None:
+    """Return the column whose runs that fit `best_by` have the largest mean."""
+    means = {}
+    for i, column in enumerate(sheet.columns):
+        group = select(runs, (*sheet.best_by, *choice.where, *column.where))
+        if group:
+            means[i] = fmean(values(group, sheet.metrics[0]).values())
+    return max(means, key=lambda i: means[i]) if means else None
+
+
+def differences(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
+    """Return a line for each pair with its difference in each column."""
+    (metric,) = sheet.metrics
+    lines: list[list[str]] = []
+    used: list[RunRecord] = []
+    for pair in sheet.pairs:
+        cells = [pair.label]
+        for column in sheet.columns:
+            plus, minus = both(sheet, runs, pair, column)
+            cells.append(difference(plus, minus, metric))
+            used += [
+                run for seed in plus.keys() & minus.keys() for run in (plus[seed], minus[seed])
+            ]
+        lines.append(cells)
+    return [f"{metric}, difference", *(column.label for column in sheet.columns)], lines, used
+
+
+def both(
+    sheet: Sheet, runs: Sequence[RunRecord], pair: Pair, column: Choice
+) -> tuple[dict[int, RunRecord], dict[int, RunRecord]]:
+    shared = (*sheet.where, *column.where)
+    return select(runs, (*shared, *pair.plus)), select(runs, (*shared, *pair.minus))
+
+
+def select(runs: Sequence[RunRecord], where: Sequence[str]) -> dict[int, RunRecord]:
+    """Return the runs that fit by seed, none if there are none; they differ in nothing else."""
+    try:
+        chosen = distinct(choose_runs(runs, where))
+    except (DataNotFound, KeyError):
+        return {}
+    kinds = {run.kind: run for run in chosen}
+    if len(kinds) > 1:
+        one, two = [*kinds.values()][:2]
+        raise MixedRuns(f"{one.path} and {two.path} fit {' '.join(where)}: say which is meant")
+    return by_seed(chosen)
+
+
+def values(group: Mapping[int, RunRecord], metric: str) -> dict[int, float]:
+    """Return a metric by seed."""
+    measure = measure_of(metric, [*group.values()])
+    found = {seed: value_of(run, measure) for seed, run in group.items()}
+    return {seed: value for seed, value in found.items() if value is not None}
+
+
+def mean_of(group: Mapping[int, RunRecord], metric: str) -> str:
+    found = spread([*values(group, metric).values()])
+    return f"{plus_minus(found.mean, found.std, 1)} ({found.n})"
+
+
+def difference(plus: Mapping[int, RunRecord], minus: Mapping[int, RunRecord], metric: str) -> str:
+    """Return a paired difference with its interval and the number of seeds that were won."""
+    if not plus or not minus:
+        return NOTHING
+    ours, theirs = values(plus, metric), values(minus, metric)
+    found = paired_difference(ours, theirs)
+    if found is None or plus == minus:
+        return NOTHING
+    won = sum(ours[seed] > theirs[seed] for seed in ours.keys() & theirs.keys())
+    return f"{interval(found, 1).rpartition(' ')[0]}, {won} of {found.n}"
+
+
+def flops(group: Mapping[int, RunRecord]) -> str:
+    """Return what training has cost, on the mean."""
+    costs = [run.history[-1].numbers.get("flops") for run in group.values()]
+    known = [cost for cost in costs if cost is not None]
+    return quantity(fmean(known), "FLOP") if known else NOTHING
+
+
+def about(sheet: Sheet, runs: Sequence[RunRecord]) -> str:
+    """Return what the runs of a table have in common, and the command that made them."""
+    one = runs[0]
+    numbers = sorted({run.experiment.seed for run in runs})
+    seeds = ("seeds " if len(numbers) > 1 else "seed ") + ", ".join(map(str, numbers))
+    lengths = " or ".join(f"{n:,}" for n in sorted({run.samples for run in runs}))
+    named = {"d", "hidden"} | {text.partition("=")[0] for text in sheet.where}
+    changed = {name for run in runs for name in run.changed} - named
+    common = [
+        f"{name}={show(one.settings[name])}"
+        for name in sorted(changed)
+        if all(fits(run.settings.get(name, ""), [show(one.settings.get(name, ""))]) for run in runs)
+    ]
+    settings = f"; not the recipe's: {', '.join(common)}" if common else ""
+    paired = f"; {PAIRED}" if sheet.compared or sheet.pairs else ""
+    read = PAIRED.capitalize() if sheet.kind == "differences" else f"{HOW}{paired}"
+    where = f"{one.dataset}, {', '.join(sorted({run.stream for run in runs}))}"
+    facts = f"{where}; streams of {lengths} samples, {seeds}{settings}"
+    return f"{read}. {facts}. Made by `{sheet.command}`."

@@ -1,0 +1,177 @@
+"""Published tables say what the records say, and the pages of this repository are not stale."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from earl.cli.app import app
+from earl.cli.demo import RATES
+from earl.errors import DataNotFound, EarlError, InvalidSetting, MixedRuns
+from earl.experiments.runs.records import find_runs
+from earl.experiments.sweeps.sweepfile import SweepFile, find
+from earl.report.export import export_records
+from earl.report.results.description import Description
+from earl.report.results.pages import stale_pages, write_pages
+from earl.report.results.sheets import best_column
+from run_folders import write_run
+
+ROOT = Path(__file__).resolve().parents[2]
+DESCRIBED = """
+pages = ["page.md"]
+
+[table.small]
+runs = "small"
+command = "earl sweep small"
+metrics = ["A_AUC", "A_last"]
+rows = ["er", "earl", "scr"]
+versus = "`er`"
+compared = ["A_AUC"]
+settings = ["lr"]
+"""
+PAGE = "Before.\n\n<!-- table: small -->\nold\n<!-- end of table -->\n\nAfter.\n"
+
+
+def published(folder: Path, described: str = DESCRIBED, page: str = PAGE) -> Description:
+    """Return a repository of two methods, two seeds each, and a page with a table of them."""
+    for method, gain in (("er", 0.0), ("earl", 0.1)):
+        for seed in (1, 2):
+            accuracies = [0.2 + gain * seed, 0.4 + gain * seed]
+            write_run(folder / "results" / "small", method, seed, accuracies)
+    (folder / "results" / "tables.toml").write_text(described, encoding="utf-8")
+    (folder / "page.md").write_text(page, encoding="utf-8")
+    return Description.open(folder / "results" / "tables.toml")
+
+
+def test_a_table_has_means_deviations_paired_differences_and_what_was_not_run(
+    tmp_path: Path,
+) -> None:
+    write_pages(published(tmp_path))
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert text.startswith("Before.\n") and text.endswith("After.\n") and "old" not in text
+    # by hand: A_AUC of er is 30 twice; of earl 40 and 50, so +10 and +20, s = 7.07, t = 12.706
+    assert "| `er` | 0.0003 | 30.0 ± 0.0 (2) | – | 40.0 ± 0.0 (2) | – |" in text
+    line = "| `earl` | 0.0003 | 45.0 ± 7.1 (2) | +15.0 [−48.5, +78.5], 2 of 2 | 55.0 ± 7.1 (2) |"
+    assert line in text
+    assert "| `scr` | not run yet |" in text
+    assert "streams of 80 samples, seeds 1, 2" in text and "`earl sweep small`" in text
+
+
+def test_a_page_that_was_filled_is_not_stale_until_a_number_in_it_changes(tmp_path: Path) -> None:
+    description = published(tmp_path)
+    page = tmp_path / "page.md"
+    assert write_pages(description) == [page]
+    assert write_pages(description) == []
+    page.write_text(page.read_text("utf-8").replace("45.0", "46.0"), encoding="utf-8")
+    assert list(stale_pages(description)) == [page]
+
+
+def test_the_best_of_a_grid_is_bold_by_the_runs_that_choose(tmp_path: Path) -> None:
+    held_out = {"validation": 0.2}
+    for lr, test, held in ((1e-3, 0.9, 0.1), (1e-2, 0.3, 0.5)):
+        for settings, accuracy in (({}, test), (held_out, held)):
+            given = {"lr": lr, **settings}
+            write_run(tmp_path / "results" / "small", "er", 1, [accuracy], settings=given)
+    columns = ", ".join(f'{{label = "{lr}", where = ["lr={lr}"]}}' for lr in (0.001, 0.01))
+    described = f"""
+pages = ["page.md"]
+[table.small]
+kind = "grid"
+runs = "small"
+command = "earl sweep small"
+where = ["validation=0"]
+best_by = ["validation=0.2"]
+rows = ["er"]
+columns = [{columns}]
+"""
+    (tmp_path / "results" / "tables.toml").write_text(described, encoding="utf-8")
+    (tmp_path / "page.md").write_text(PAGE, encoding="utf-8")
+    write_pages(Description.open(tmp_path / "results" / "tables.toml"))
+    assert "| `er` | 90.0 (1) | **30.0 (1)** |" in (tmp_path / "page.md").read_text("utf-8")
+
+
+def test_differences_are_of_common_seeds_alone(tmp_path: Path) -> None:
+    described = """
+pages = ["page.md"]
+[table.small]
+kind = "differences"
+runs = "small"
+command = "earl sweep small"
+pairs = [{label = "vectors", plus = ["method=earl"], minus = ["method=er"]}]
+columns = [{label = "disjoint", where = ["stream=disjoint"]}, {label = "none", where = ["lr=7"]}]
+"""
+    write_run(tmp_path / "results" / "small", "er", 3, [0.9])
+    write_pages(published(tmp_path, described))
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| vectors | +15.0 [−48.5, +78.5], 2 of 2 | – |" in text
+    assert "seeds 1, 2." in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "error", "word"),
+    [
+        ('rows = ["er"', 'rowz = ["er"', InvalidSetting, "rows"),
+        ('runs = "small"', 'kind = "grids"\nruns = "small"', InvalidSetting, "grid"),
+        ('command = "earl sweep small"', "", InvalidSetting, "command"),
+        ("[table.small]", "[table.large]", InvalidSetting, "large"),
+        ('["page.md"]', '["pages.md"]', DataNotFound, "pages.md"),
+        ('"`er`"', '"`er-mir`"', InvalidSetting, "no row"),
+        ('"er", ', '{label = "all", where = []}, ', MixedRuns, "say which"),
+        ("pages =", "pages ==", InvalidSetting, "TOML"),
+    ],
+)
+def test_what_is_wrong_in_a_description_is_named(
+    tmp_path: Path, before: str, after: str, error: type[EarlError], word: str
+) -> None:
+    assert before in DESCRIBED
+    with pytest.raises(error, match=word):
+        stale_pages(published(tmp_path, DESCRIBED.replace(before, after)))
+
+
+def test_records_to_keep_have_no_places_and_their_seals_hold(tmp_path: Path) -> None:
+    data = {"source": "/home/somebody/data/cifar-10-batches-bin (binary)"}
+    path = write_run(tmp_path / "runs", "er", 1, [0.5, 0.6], data=data)
+    (path / "log.txt").write_text("said")
+    write_run(tmp_path / "runs", "er", 2, [0.5], finished=False)
+    (written,) = export_records(find_runs([tmp_path / "runs"]), tmp_path / "results")
+    files = sorted(file.name for file in written.iterdir())
+    assert files == ["experiment.json", "history.jsonl", "summary.json"]
+    assert "somebody" not in (written / "experiment.json").read_text("utf-8")
+    (kept,) = find_runs([tmp_path / "results"])
+    (original, _) = find_runs([tmp_path / "runs"])
+    assert kept.finished and not kept.damage and kept.sealed
+    assert (kept.name, kept.kind, kept.history) == (original.name, original.kind, original.history)
+
+
+def test_the_command_checks_writes_and_says_what_it_did(tmp_path: Path) -> None:
+    file = str(published(tmp_path).path)
+    stale = CliRunner().invoke(app, ["results", file, "--check"])
+    assert (stale.exit_code, "page.md" in stale.stderr) == (1, True)
+    written = CliRunner().invoke(app, ["results", file, "--json"])
+    assert json.loads(written.stdout) == {"written": [(tmp_path / "page.md").as_posix()]}
+    assert CliRunner().invoke(app, ["results", file, "--check"]).exit_code == 0
+
+
+def test_the_pages_of_this_repository_say_what_its_records_say() -> None:
+    assert not stale_pages(Description.open(ROOT / "results" / "tables.toml"))
+
+
+def test_no_record_of_this_repository_is_damaged_or_names_a_place() -> None:
+    runs = find_runs([ROOT / "results"])
+    assert all(run.finished and run.sealed for run in runs)
+    assert all(not run.record["places"] and "/" not in run.data["source"] for run in runs)
+
+
+def test_digits_and_the_demo_have_the_rates_that_held_out_digits_chose() -> None:
+    description = Description.open(ROOT / "results" / "tables.toml")
+    sheet = description.sheets["digits-rates-held-out"]
+    runs = find_runs([ROOT / "results" / sheet.runs])
+    chosen = {}
+    for row in sheet.rows:
+        best = best_column(sheet, runs, row)
+        assert best is not None and 0 < best < len(sheet.columns) - 1  # not at the grid's edge
+        chosen[row.label.strip("`")] = float(sheet.columns[best].label)
+    assert {method: chosen[method] for method in RATES} == RATES
+    plan = SweepFile.open(find("digits")).experiments
+    assert {e.method: e.values()["lr"] for e in plan} == chosen
