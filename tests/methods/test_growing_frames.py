@@ -155,6 +155,7 @@ def test_the_arrivals_that_grow_are_those_of_the_doubled_frames() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # a minute of one core, which others may want too
 def test_old_classes_lose_no_more_than_noise_when_the_frame_grows_to_300_classes() -> None:
     grown, fixed = ([course(d, seed) for seed in SEEDS] for d in (FIRST, LAST))
     extra, half = interval(excess(grown, fixed))
