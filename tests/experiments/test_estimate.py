@@ -58,6 +58,8 @@ def test_activations_are_what_autograd_keeps_of_convolutions_and_norms() -> None
         ({"hidden": 10**6}, "hidden = 1000000: Projection of the network in training"),
         ({"d": 10**6, "hidden": 10**6}, "d = 1000000, hidden = 1000000: Projection"),
         ({"pairs_per_class": 10**9}, "pairs_per_class = 1000000000: so many features of d = 16"),
+        ({"pairs_per_class": 10**10, "d": 1}, "10000000000: so many features of d = 3"),
+        ({"pairs_per_class": 10**10, "d": 1, "growth": False}, "so many features of d = 1"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name_before_it_is_allocated(

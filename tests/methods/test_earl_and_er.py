@@ -150,7 +150,7 @@ def test_every_transformation_and_policy_learns(
 
 
 def test_a_class_too_many_is_refused_and_changes_nothing(make: Make, dataset: Dataset) -> None:
-    learner = make("earl", d=2, hidden=0)  # three vectors
+    learner = make("earl", d=2, hidden=0, growth=False)  # three vectors
     x = dataset.train.images[:4]
     learner.observe(x[:2], torch.tensor([5, 9]))
     before = digest(learner.state_dict())

@@ -96,6 +96,19 @@ def test_classes_that_come_together_are_mapped_as_if_one_by_one(K, seed, data):
     assert torch.equal(together.m, apart.m)
 
 
+@settings(max_examples=30, deadline=None)
+@given(K=st.integers(2, 12), seed=st.integers(0, 9), data=st.data())
+def test_more_vectors_give_the_mapping_that_as_many_from_the_beginning_give(K, seed, data):
+    prepare, always = mapping(K, seed), mapping(2 * K, seed)
+    prepare.assign(K)
+    assert not prepare.active
+    prepare.regrow(2 * K)
+    n = data.draw(st.integers(K, 2 * K - 1))
+    prepare.assign(n), always.assign(n)
+    assert prepare.active and torch.equal(prepare.m, always.m) and prepare.low == always.low
+    assert_keeps_off_classes(prepare, n)
+
+
 def test_preparatory_targets_are_taken_from_the_back():
     prepare = mapping(100)
     prepare.assign(5)

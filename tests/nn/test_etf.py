@@ -155,6 +155,33 @@ def test_one_added_dimension_turns_old_vectors_by_the_angle_of_the_recursion(d):
     close(added.abs(), F.one_hot(torch.tensor(d), d + 1).double(), atol=1e-12, rtol=0)
 
 
+@settings(max_examples=40, deadline=None)
+@given(d=st.integers(1, 12), n=st.integers(0, 100))
+def test_a_frame_for_more_classes_has_doubled_and_turned_old_vectors_by_the_stated_angle(d, n):
+    # K - 1, ..., K' - 1 telescope: the squared cosine is (1 - 1/K) / (1 - 1/K')
+    old = SimplexETF(d, 3)
+    new = old.for_classes(n)
+    assert n <= new.K and (new is old or 2 * n > new.K)
+    assert new.K % old.K == 0 and (new.K // old.K).bit_count() == 1
+    close(whole(new) @ whole(new).T, simplex_gram(new.K), atol=1e-12, rtol=0)
+    padded = F.pad(whole(old), (0, new.d - d))
+    cosine = (padded * new.vectors(torch.arange(old.K))).sum(dim=1)
+    angle = math.sqrt((1 - 1 / old.K) / (1 - 1 / new.K))
+    close(cosine, torch.full_like(cosine, angle), atol=1e-12, rtol=0)
+    added = new.vectors(torch.arange(old.K, new.K))
+    assert not added[:, :d].any()  # what a padded feature has nothing in common with
+
+
+@settings(max_examples=40, deadline=None)
+@given(d=st.integers(1, 9), times=st.integers(0, 4), now=st.integers(0, 4))
+def test_a_frame_is_found_again_by_its_dimensions_whatever_it_has_grown_to(d, times, now):
+    first = SimplexETF(d, 3)
+    wanted, held = (first.for_classes(first.K << n) for n in (times, now))
+    assert held.of_dimensions(wanted.d) == wanted
+    with pytest.raises(InvalidSetting, match="never has"):
+        held.of_dimensions(wanted.d + 1 if wanted.d > 1 else 2)
+
+
 def test_growing_leaves_the_old_frame_as_it_was():
     old = SimplexETF(6, 0)
     before = whole(old)

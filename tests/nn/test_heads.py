@@ -78,6 +78,40 @@ def test_projection_without_hidden_units_is_the_linear_map_alone():
     close(p(x), x @ p.linear.weight.T)
 
 
+@pytest.mark.parametrize("hidden", [0, 6])
+def test_a_grown_projection_gives_the_same_features_and_zeros_and_keeps_its_moments(hidden):
+    p = build(lambda: Projection(5, 4, hidden), generator())
+    optimizer, x = adam(p.parameters(), 0.01), random(3, 5)
+    p(x).square().sum().backward()
+    optimizer.step()
+    before, last = p(x).detach(), p.linear.weight
+    moments = {name: value.clone() for name, value in optimizer.state[last].items()}
+    p.grow(9, optimizer)
+    assert p.linear.weight is last and last.shape == (9, 5)
+    assert torch.equal(p(x), F.pad(before, (0, 5)))
+    for name, value in optimizer.state[last].items():
+        kept = moments[name] if name == "step" else F.pad(moments[name], (0, 0, 0, 5))
+        assert torch.equal(value, kept)
+    optimizer.zero_grad()
+    (p(x) - 1).square().sum().backward()
+    optimizer.step()  # fused Adam takes the new shapes
+    assert bool((p(x)[:, 4:] != 0).all())
+
+
+def test_a_head_takes_longer_inputs_and_answers_old_ones_as_before():
+    part, x = build(lambda: GrowingLinear(5, rows=4), generator()), random(3, 5)
+    optimizer = adam(part.parameters(), 0.01)
+    part(x)[:, :3].square().sum().backward()
+    optimizer.step()
+    before = part(x).detach()[:, :3]
+    part.widen(8, 3, optimizer, generator(1))
+    more = torch.cat((x, random(3, 3)), dim=1)
+    close(part(more)[:, :3], before)
+    assert bool((part.weight[3] != 0).all())  # a row not in use is drawn anew
+    assert optimizer.state[part.weight]["exp_avg"].shape == (4, 8)
+    assert not optimizer.state[part.weight]["exp_avg_sq"][:, 5:].any()
+
+
 # ---- a head that grows
 
 

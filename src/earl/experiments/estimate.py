@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from earl.errors import TooLarge
 from earl.experiments.recipes import Value
 from earl.nn.build import TRAINED
+from earl.nn.etf import SimplexETF
 from earl.nn.room import require_room
 
 FLOAT = 4  # bytes
@@ -61,6 +62,7 @@ def check_sizes(
     require_room(B * network.activations, f"batch_size = {B}: to train on so many images")
     if {"pairs_per_class", "d"} <= set(values):
         pairs, d = values["pairs_per_class"], values["d"]
+        d = SimplexETF(d, 0).for_classes(classes if values["growth"] else 1).d
         size = FLOAT * classes * pairs * d
         require_room(size, f"pairs_per_class = {pairs}: so many features of d = {d} numbers")
 

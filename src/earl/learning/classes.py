@@ -23,13 +23,17 @@ class Classes:
 
     def check(self, y: Tensor) -> None:
         """Raise ClassCapacityError if the ids y (B,) bring more classes than there is room for."""
-        new = [c for c in dict.fromkeys(y.tolist()) if c not in self._number]
+        new = self.new(y)
         if self.capacity is not None and len(self) + len(new) > self.capacity:
             raise ClassCapacityError(
                 f"class {new[self.capacity - len(self)]} is new, but all {self.capacity} "
                 "classifier vectors are taken; nothing was learned. Start with more dimensions: d "
-                "of them give d + 1 vectors"
+                "of them give d + 1 vectors; or let the frame grow, where a method can (`growth`)"
             )
+
+    def new(self, y: Tensor) -> list[int]:
+        """Return those of the ids y (B,) that have no number yet, each once."""
+        return [c for c in dict.fromkeys(y.tolist()) if c not in self._number]
 
     def index(self, y: Tensor) -> Tensor:
         """Return the numbers of the ids y (B,), adding those that are new."""

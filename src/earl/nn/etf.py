@@ -57,6 +57,24 @@ class SimplexETF:
         """Return a frame with `by` more dimensions and vectors that nearly keeps the first K."""
         return SimplexETF(self.d + by, self.seed, (*self.blocks, by))
 
+    def for_classes(self, n: int) -> "SimplexETF":
+        """Return this frame, or one that has doubled its vectors until there are at least n."""
+        etf = self
+        while n > etf.K:
+            etf = etf.grow(etf.K)
+        return etf
+
+    def of_dimensions(self, d: int) -> "SimplexETF":
+        """Return the frame with d dimensions that this one grows to, or has grown from."""
+        first = self.blocks[0]
+        etf = SimplexETF(first, self.seed).for_classes(d + 1)
+        if etf.d != d:
+            raise InvalidSetting(
+                f"the stored state has features of {d} dimensions, which a frame that begins with "
+                f"d = {first} never has: it belongs to other settings. Nothing was changed"
+            )
+        return etf
+
     def _rotate(self, x: Tensor) -> Tensor:
         parts = x.split(self.blocks, dim=-1)
         turned = [rotate(p, f"{self.seed}/{b}") for b, p in enumerate(parts)]

@@ -1,12 +1,30 @@
-"""What follows a backbone: the projection p, and a linear head that grows with the classes."""
+"""What follows a backbone: the projection p and a linear head; both can grow while they learn."""
 
 import math
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import Optimizer
 
 from earl.nn.build import build
+
+
+def enlarge(parameter: nn.Parameter, shape: tuple[int, ...], optimizer: Optimizer) -> None:
+    """Add zeros to a parameter and to its moments; it keeps its identity and all its values."""
+    moments = optimizer.state.get(parameter, {})
+    for name, value in moments.items():
+        if value.shape == parameter.shape:
+            moments[name] = padded(value, shape)
+    parameter.data = padded(parameter.data, shape)
+    parameter.grad = None
+
+
+def padded(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor of this shape with the given one at its beginning, and zeros elsewhere."""
+    whole = tensor.new_zeros(shape)
+    whole[tuple(slice(n) for n in tensor.shape)] = tensor
+    return whole
 
 
 class Projection(nn.Module):
@@ -31,6 +49,29 @@ class Projection(nn.Module):
         y: Tensor = self.linear(x)
         return y if self.mlp is None else y + self.mlp(x)
 
+    def grow(self, d: int, optimizer: Optimizer) -> None:
+        """Give the features d dimensions; the new ones are zero until they are trained."""
+        for layer in self._last():
+            for parameter in layer.parameters():
+                enlarge(parameter, (d, *parameter.shape[1:]), optimizer)
+            layer.out_features = d
+
+    def resize(self, d: int) -> None:
+        """Take the shapes of a projection to d dimensions, whose values are then to be loaded."""
+        for layer in self._last():
+            for parameter in layer.parameters():
+                parameter.data = parameter.data.new_empty(d, *parameter.shape[1:])
+            layer.out_features = d
+
+    def nbytes_of_outputs(self) -> int:
+        """Return the bytes of all parameters that grow with d."""
+        return sum(p.nbytes for layer in self._last() for p in layer.parameters())
+
+    def _last(self) -> list[nn.Linear]:
+        """Return the layers whose outputs are added up."""
+        layers = [self.linear] if self.mlp is None else [self.linear, self.mlp[-1]]
+        return [layer for layer in layers if isinstance(layer, nn.Linear)]
+
 
 class GrowingLinear(nn.Module):
     """A linear classifier with one row per seen class; new rows leave all others as they are.
@@ -50,22 +91,24 @@ class GrowingLinear(nn.Module):
     def draw_parameters(self, generator: torch.Generator) -> None:
         self._fill(self.weight, self.bias, generator)
 
-    def grow(self, n: int, optimizer: torch.optim.Optimizer, generator: torch.Generator) -> None:
+    def grow(self, n: int, optimizer: Optimizer, generator: torch.Generator) -> None:
         """Make room for n classes; parameters keep their identity, the optimiser its moments."""
         have = len(self.weight)
         if n <= have:
             return
         rows = max(n, 2 * have)
-        weight = self.weight.new_empty(rows - have, self.weight.shape[1])
-        bias = self.bias.new_empty(rows - have)
-        self._fill(weight, bias, generator)
-        for parameter, new in ((self.weight, weight), (self.bias, bias)):
-            parameter.data = torch.cat((parameter.data, new))
-            parameter.grad = None
-            moments = optimizer.state.get(parameter, {})
-            for name, value in moments.items():
-                if value.shape[:1] == (have,):
-                    moments[name] = torch.cat((value, torch.zeros_like(new)))
+        for parameter in (self.weight, self.bias):
+            enlarge(parameter, (rows, *parameter.shape[1:]), optimizer)
+        self._fill(self.weight.data[have:], self.bias.data[have:], generator)
+
+    def widen(self, size: int, n: int, optimizer: Optimizer, generator: torch.Generator) -> None:
+        """Take inputs of more numbers: zero for the first n rows, and all others drawn anew."""
+        enlarge(self.weight, (len(self.weight), size), optimizer)
+        self._fill(self.weight.data[n:], self.bias.data[n:], generator)
+
+    def resize(self, size: int) -> None:
+        """Take the shape of rows of another length, whose values are then to be loaded."""
+        self.weight.data = self.weight.data.new_empty(len(self.weight), size)
 
     def _fill(self, weight: Tensor, bias: Tensor, generator: torch.Generator) -> None:
         bound = 1 / math.sqrt(self.weight.shape[1])

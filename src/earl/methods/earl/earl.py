@@ -1,6 +1,7 @@
 """EARL (Seo et al., CVPR 2024): fixed equiangular targets for online continual learning."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -8,13 +9,13 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import require, require_one_of
 from earl.learning import (
     POLICIES,
     Classes,
     Learner,
     Memory,
     Pace,
+    Pass,
     Setting,
     Stateful,
     Work,
@@ -22,6 +23,7 @@ from earl.learning import (
     ask,
     forward,
 )
+from earl.methods.earl.choices import PolicyName, check_names, check_numbers, check_pixels
 from earl.methods.earl.frozen_means import FrozenMeans, make_isometric
 from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.earl.preparatory import (
@@ -43,17 +45,10 @@ from earl.nn import (
     dot_regression,
     feature_size,
 )
+from earl.nn.build import TRAINED
+from earl.nn.room import require_room
 from earl.randomness import Randomness
 
-PolicyName = Literal["greedy_balanced", "reservoir", "class_reservoir", "gdumb"]
-CHOICES: Mapping[str, Collection[str]] = {
-    "negative": NEGATIVES,
-    "classifier": ("fixed", "learnable"),
-    "policy": POLICIES,
-    "preparatory_count": ("inside", "on-top"),
-    "residual_source": ("train", "refresh", "means"),
-    "projection": ("random", "isometric"),
-}
 COSINE_SCALE = 10.0  # of a learnable classifier's logits
 
 
@@ -61,7 +56,8 @@ class EARL(Learner):
     """Pulls features to fixed simplex-ETF vectors, prepares for new classes, corrects residuals.
 
     Paper: Seo et al., "Learning Equi-angular Representations for Online Continual Learning", CVPR
-    2024. Knows neither tasks nor the number of classes.
+    2024. Knows neither tasks nor the number of classes. `d` is where it begins: the frame doubles
+    whenever a class finds no vector left, unless `growth` is off.
     """
 
     def __init__(
@@ -83,6 +79,7 @@ class EARL(Learner):
         residual_source: Literal["train", "refresh", "means"] = "train",
         projection: Literal["random", "isometric"] = "random",
         policy: PolicyName = "greedy_balanced",
+        growth: bool = True,
     ) -> None:
         check_numbers(k=k, tau=tau, lam=lam, pairs_per_class=pairs_per_class, hidden=hidden)
         check_names(negative=negative, classifier=classifier, policy=policy, projection=projection)
@@ -101,7 +98,7 @@ class EARL(Learner):
         K = self.frame.etf.K
         prepare = PreparatoryData(K, NEGATIVES[negative], self.randomness)
         self.prepare = prepare if preparatory else None
-        self.classes, self.work = Classes(capacity=K), Work(self.passes)
+        self.classes, self.work = Classes(None if growth else K), Work(self.passes)
         self.pace = Pace(setting, self.work)
         self._refreshed: tuple[object, Tensor, Tensor] | None = None
 
@@ -111,13 +108,12 @@ class EARL(Learner):
         """Make f = p after g, rows in place of the fixed vectors to compare with, and Adam."""
         d, setting = self.frame.etf.d, self.setting
         size = feature_size(backbone, setting.image_shape)
-        self.p = p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
+        self.p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
         if projection == "isometric":
-            make_isometric(p.linear, self.randomness.at(0, "isometry"))
-        self.means = (
-            FrozenMeans(backbone, size) if source == "means" else None
-        )  # instead of stored features
-        seen = p if self.means is None else nn.Sequential(self.means.centre, p)
+            make_isometric(self.p.linear, self.randomness.at(0, "isometry"))
+        # Instead of stored features:
+        self.means = FrozenMeans(backbone, size) if source == "means" else None
+        seen = self.p if self.means is None else nn.Sequential(self.means.centre, self.p)
         self.f = nn.Sequential(backbone, seen).to(setting.device)
         self.learned = None
         if classifier == "learnable":
@@ -131,6 +127,8 @@ class EARL(Learner):
         self.check(x, y)
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
             y_i = self.classes.index(y_i)
+            if len(self.classes) > self.frame.etf.K:
+                self._grow()
             if self.learned is not None:
                 n = len(self.classes)
                 self.learned.grow(n, self.optimizer, self.randomness.at(n, "classifier"))
@@ -144,6 +142,27 @@ class EARL(Learner):
             self.memory.add(self.randomness.at(self.memory.seen, "insert"), x=x_i, y=y_i)
             for _ in self.pace.owed(1):
                 self._update()
+
+    def check(self, x: Tensor, y: Tensor) -> None:
+        """Raise also if the frame would have to grow beyond the memory of this machine."""
+        super().check(x, y)
+        n, now = len(self.classes) + len(self.classes.new(y)), self.frame.etf
+        if n > now.K:
+            d = now.for_classes(n).d
+            size = (TRAINED * self.p.nbytes_of_outputs() + self.residuals.nbytes()) * d // now.d
+            require_room(size, f"{n} classes need features of d = {d} numbers, which")
+
+    def _grow(self) -> None:
+        """Have twice as many vectors: old ones keep all that they have, and turn a little."""
+        n = len(self.classes)
+        self.frame = Frame(self.frame.etf.for_classes(n), self.setting.device)
+        d, K = self.frame.etf.d, self.frame.etf.K
+        self.p.grow(d, self.optimizer)
+        self.residuals.widen(d)
+        if self.learned is not None:
+            self.learned.widen(d, n - 1, self.optimizer, self.randomness.at(d, "wider classifier"))
+        if self.prepare is not None:
+            self.prepare.regrow(K)
 
     def _update(self) -> None:
         X, Y, X_p, Y_p = self._batch(self.work.updates)
@@ -255,9 +274,26 @@ class EARL(Learner):
         N = (self.residuals.per_class if self.means is None else 1) * len(self.classes)
         return 3 * self.frame.etf.d * N + self.k * N if self.correction else 0
 
+    def passes(self) -> Mapping[str, Pass]:
+        d = self.frame.etf.d  # grown, a pass costs more
+        return {name: replace(one, key=d) for name, one in super().passes().items()}
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if set(state) == set(self.parts()):
+            self.check_state(state)
+            self._resize(state["residuals"]["rings"].shape[2])
         super().load_state_dict(state)
         self._refreshed = None  # it belongs to the state that was
+
+    def _resize(self, d: int) -> None:
+        """Take the shapes of a learner whose frame has grown to d dimensions, or not yet."""
+        etf = self.frame.etf.of_dimensions(d)
+        self.frame = Frame(etf, self.setting.device)
+        self.p.resize(d)
+        if self.learned is not None:
+            self.learned.resize(d)
+        if self.prepare is not None:
+            self.prepare.K = etf.K
 
     def parts(self) -> Mapping[str, Stateful]:
         names = ("optimizer", "memory", "residuals", "classes", "pace", "work")
@@ -275,24 +311,3 @@ vanilla_etf = partial(EARL, preparatory=False, correction=False)
 earl_no_rc = partial(EARL, correction=False)
 earl_no_pdt = partial(EARL, preparatory=False)
 earl_learnable = partial(EARL, classifier="learnable")
-
-
-def check_numbers(*, k: int, tau: float, lam: float, pairs_per_class: int, hidden: int) -> None:
-    """Raise InvalidSetting unless all numbers are possible."""
-    require(k >= 1, f"k = {k} must be at least 1")
-    require(tau > 0, f"tau = {tau} must be positive")
-    require(lam >= 0, f"lam = {lam} must not be negative")
-    require(pairs_per_class >= 1, f"pairs_per_class = {pairs_per_class} must be at least 1")
-    require(hidden >= 0, f"hidden = {hidden} must not be negative (0: no hidden layers)")
-
-
-def check_pixels(moved: bool, setting: Setting) -> None:
-    """Raise InvalidSetting if pixels are to be moved where there are none."""
-    none = setting.image_shape[1:] == (1, 1)
-    require(not (moved and none), "embeddings have no pixels to move; set preparatory=false")
-
-
-def check_names(**chosen: str) -> None:
-    """Raise UnknownName unless all settings that are words have one of theirs."""
-    for name, value in chosen.items():
-        require_one_of(name, value, CHOICES[name])

@@ -18,7 +18,8 @@ class PreparatoryData:
 
     Classes own the indices 0, 1, 2, ... from the front; m takes K-1, K-2, ... from the back. Once
     the pools meet, an index that becomes a class is given up and its users share another one. No
-    m(y, g) is the index of a seen class; when every vector is a class's, m is not `active`.
+    m(y, g) is the index of a seen class; when every vector is a class's, m is not `active`, until
+    the frame grows.
     """
 
     def __init__(self, K: int, negative: Negative, randomness: Randomness) -> None:
@@ -41,6 +42,13 @@ class PreparatoryData:
                 self.m[tuple(place)] = self._lend(y + 1, generator)
             own = [self._lend(y + 1, generator) for _ in range(TRANSFORMATIONS)]
             self.m = torch.cat((self.m, torch.tensor([own])))
+
+    def regrow(self, K: int) -> None:
+        """Make m anew for K vectors: it is then what it would be had there always been so many."""
+        n = len(self.m)
+        self.K = self.low = K
+        self.m = self.m[:0]
+        self.assign(n)
 
     def _lend(self, n: int, generator: Generator) -> int:
         if self.low > n:

@@ -33,6 +33,10 @@ class ResidualMemory:
             self._rings = torch.cat((self._rings, new))
         self._pushed += [0] * (n - have)
 
+    def widen(self, d: int) -> None:
+        """Let features have d dimensions; in those that are new all stored ones are zero."""
+        self._rings = F.pad(self._rings, (0, d - self._rings.shape[2]))
+
     def push(self, f_hat: Tensor, y: Tensor) -> None:
         """Store features (B, d) of classes y (B,); in a full ring the oldest gives way."""
         slots: dict[int, int] = {}  # which row of f_hat comes to a slot; the last one stays
