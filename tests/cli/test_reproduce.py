@@ -60,7 +60,7 @@ def test_a_small_file_has_a_projection_in_proportion_to_its_network(name: str) -
     """Of 64 channels the paper makes d = 4096; a narrower network must not inherit all of it."""
     for experiment in SweepFile.open(FILES[name]).experiments:
         values = experiment.values()
-        if "hidden" not in values:
+        if "hidden" not in values or experiment.embedded:  # no network of theirs
             continue
         share, recipe_d = values["width"] / 64, recipe(experiment.dataset)["d"]
         assert values["hidden"] == share * recipe(experiment.dataset)["hidden"]
@@ -166,4 +166,5 @@ def test_a_wrong_name_gets_a_suggestion(words: tuple[str, ...]) -> None:
 
 def test_no_method_is_missing_from_the_experiments() -> None:
     used = {e.method for name in files() for e in SweepFile.open(FILES[name]).experiments}
+    used |= {e.method for e in SweepFile.open(FILES["embeddings-small"]).experiments}
     assert set(METHODS.names()) - used <= {"smooth-replay"}  # others may register their own

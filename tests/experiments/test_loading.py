@@ -14,7 +14,7 @@ from earl.experiments.catalogue import DATASETS, METHODS
 from earl.experiments.experiment import Experiment
 from earl.experiments.loading import DataOptions, load_data
 from earl.experiments.machine import cores
-from earl.experiments.names import Name, dataset_label
+from earl.experiments.names import OWN, Name, dataset_label
 from earl.experiments.places import Places
 from earl.experiments.recipes import RECIPES, recipe
 from earl.experiments.runs.directory import RunDirectory
@@ -221,7 +221,7 @@ def test_data_prepare_and_info(tmp_path):
 
 @pytest.mark.parametrize("name", DATASETS.names())
 def test_data_info_of_every_data_set(name, tmp_path):
-    own = name in ("folder", "csv", "parquet")
+    own = name in OWN
     _, result = earl("data", "info", f"{name}:/nowhere" if own else name, "--json")
     assert json.loads(result.stdout)["name"].startswith(name)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidInput, InvalidSetting
+from earl.evaluation.probes import embedding_of
 from earl.experiments.catalogue import METHODS
 from earl.experiments.contract import CHECKS, maker
 from earl.learning import Learner, Setting
@@ -166,8 +167,10 @@ def test_the_learner_behind_can_still_be_looked_into(setting: Setting, dataset: 
     x, y = some(dataset)
     learner = behind("er", Counted(), setting)
     learner.observe(x, y)
-    torch.testing.assert_close(learner.features(x), learner.encode(x).flatten(1))
-    assert learner.vectors().shape == (len(learner.classes), SIZE)
+    behind_it = embedding_of(learner)
+    assert behind_it is not None
+    torch.testing.assert_close(behind_it.features(x), learner.encode(x).flatten(1))
+    assert behind_it.vectors().shape == (len(learner.classes), SIZE)
 
 
 class Maps(nn.Module):

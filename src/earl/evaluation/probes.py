@@ -18,6 +18,7 @@ from earl.errors import EarlError
 from earl.evaluation.history import Reading
 from earl.evaluation.loop import ProbeInput
 from earl.learning import Learner, ask
+from earl.learning.encoded import Encoded
 from earl.nn import Classifier
 from earl.nn.collapse import nc1, nc2, nc3
 
@@ -60,6 +61,20 @@ class OfClassifier:
 
     def vectors(self) -> Tensor:
         return self.network.head.weight[: len(self.learner.classes)].detach()
+
+
+@dataclass(frozen=True)
+class Behind:
+    """The features and vectors of a learner behind a frozen backbone."""
+
+    front: Encoded
+    inner: Embeds
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.inner.features(self.front.encode(x))
+
+    def vectors(self) -> Tensor:
+        return self.inner.vectors()
 
 
 def collapse(given: ProbeInput) -> dict[str, Reading]:
@@ -173,6 +188,9 @@ def embedding_of(learner: Learner) -> Embeds | None:
     """Return the learner itself if it is such, or what its `network`, a Classifier, gives."""
     if isinstance(learner, Embeds):
         return learner
+    if isinstance(learner, Encoded):
+        inner = embedding_of(learner.inner)
+        return None if inner is None else Behind(learner, inner)
     network = getattr(learner, "network", None)
     return OfClassifier(learner, network) if isinstance(network, Classifier) else None
 

@@ -86,8 +86,9 @@ class Experiment(ExperimentFields):
     @property
     def _recipe(self) -> Mapping[str, Value]:
         """The data set's settings; behind a frozen backbone a learner has those of embeddings."""
+        part_of = {name: self._options.part(name) for name in self._options.names()}
         frozen = self.settings.get("frozen") is True
-        return {**recipe(self.dataset), **(recipe(EMBEDDINGS) if frozen else {})}
+        return {**recipe(self.dataset, part_of), **(recipe(EMBEDDINGS) if frozen else {})}
 
     @cached_property
     def usual(self) -> Mapping[str, Value]:

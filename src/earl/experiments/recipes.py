@@ -111,6 +111,13 @@ RECIPES: Mapping[str, Mapping[str, Value]] = {
 }
 
 
-def recipe(dataset: str) -> Mapping[str, Value]:
-    """Return the settings of a data set; one without a recipe gets the general defaults."""
-    return RECIPES.get(dataset.partition(":")[0], {})
+def recipe(dataset: str, part_of: Mapping[str, str] | None = None) -> Mapping[str, Value]:
+    """Return the settings of a data set; one without a recipe gets the general defaults.
+
+    In recipes `frozen` is the number of blocks that some methods freeze. In a run where it belongs
+    to the network, as `part_of` tells, it says whether the backbone is frozen: another thing.
+    """
+    found = RECIPES.get(dataset.partition(":")[0], {})
+    if (part_of or {}).get("frozen") != "network":
+        return found
+    return {name: value for name, value in found.items() if name != "frozen"}

@@ -82,16 +82,6 @@ class Encoded(Learner):
     def scores(self, x: Tensor) -> Tensor:
         return self.inner.scores(self.encode(x))
 
-    def features(self, x: Tensor) -> Tensor:
-        """Return what the learner behind makes of the features, (B, ...), if it makes anything."""
-        made: Tensor = self.inner.features(self.encode(x))  # type: ignore[attr-defined]
-        return made
-
-    def vectors(self) -> Tensor:
-        """Return the vectors of the classes of the learner behind."""
-        found: Tensor = self.inner.vectors()  # type: ignore[attr-defined]
-        return found
-
     def end_task(self) -> None:
         self.inner.end_task()
 

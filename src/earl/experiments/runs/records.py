@@ -128,7 +128,8 @@ class RunRecord:
         """
         given = self.experiment.settings
         others = {name: value for name, value in self.settings.items() if name not in given}
-        today = {n: v for n, v in recipe(self.experiment.dataset).items() if n in self.settings}
+        ours = recipe(self.experiment.dataset, self.origins.part_of)
+        today = {name: value for name, value in ours.items() if name in self.settings}
         return {**others, **self.origins.usual, **today}
 
     def path_below_out(self) -> PurePath:

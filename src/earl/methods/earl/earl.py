@@ -23,6 +23,7 @@ from earl.learning import (
     ask,
     forward,
 )
+from earl.methods.earl import growing
 from earl.methods.earl.choices import PolicyName, check_names, check_numbers, check_pixels
 from earl.methods.earl.frozen_means import FrozenMeans, make_isometric
 from earl.methods.earl.negatives import NEGATIVES
@@ -45,8 +46,6 @@ from earl.nn import (
     dot_regression,
     feature_size,
 )
-from earl.nn.build import TRAINED
-from earl.nn.room import require_room
 from earl.randomness import Randomness
 
 COSINE_SCALE = 10.0  # of a learnable classifier's logits
@@ -128,7 +127,7 @@ class EARL(Learner):
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
             y_i = self.classes.index(y_i)
             if len(self.classes) > self.frame.etf.K:
-                self._grow()
+                growing.grow(self)
             if self.learned is not None:
                 n = len(self.classes)
                 self.learned.grow(n, self.optimizer, self.randomness.at(n, "classifier"))
@@ -146,23 +145,7 @@ class EARL(Learner):
     def check(self, x: Tensor, y: Tensor) -> None:
         """Raise also if the frame would have to grow beyond the memory of this machine."""
         super().check(x, y)
-        n, now = len(self.classes) + len(self.classes.new(y)), self.frame.etf
-        if n > now.K:
-            d = now.for_classes(n).d
-            size = (TRAINED * self.p.nbytes_of_outputs() + self.residuals.nbytes()) * d // now.d
-            require_room(size, f"{n} classes need features of d = {d} numbers, which")
-
-    def _grow(self) -> None:
-        """Have twice as many vectors: old ones keep all that they have, and turn a little."""
-        n = len(self.classes)
-        self.frame = Frame(self.frame.etf.for_classes(n), self.setting.device)
-        d, K = self.frame.etf.d, self.frame.etf.K
-        self.p.grow(d, self.optimizer)
-        self.residuals.widen(d)
-        if self.learned is not None:
-            self.learned.widen(d, n - 1, self.optimizer, self.randomness.at(d, "wider classifier"))
-        if self.prepare is not None:
-            self.prepare.regrow(K)
+        growing.require_room_for(self, y)
 
     def _update(self) -> None:
         X, Y, X_p, Y_p = self._batch(self.work.updates)
@@ -281,19 +264,9 @@ class EARL(Learner):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if set(state) == set(self.parts()):
             self.check_state(state)
-            self._resize(state["residuals"]["rings"].shape[2])
+            growing.resize(self, state["residuals"]["rings"].shape[2])
         super().load_state_dict(state)
         self._refreshed = None  # it belongs to the state that was
-
-    def _resize(self, d: int) -> None:
-        """Take the shapes of a learner whose frame has grown to d dimensions, or not yet."""
-        etf = self.frame.etf.of_dimensions(d)
-        self.frame = Frame(etf, self.setting.device)
-        self.p.resize(d)
-        if self.learned is not None:
-            self.learned.resize(d)
-        if self.prepare is not None:
-            self.prepare.K = etf.K
 
     def parts(self) -> Mapping[str, Stateful]:
         names = ("optimizer", "memory", "residuals", "classes", "pace", "work")
