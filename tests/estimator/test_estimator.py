@@ -162,7 +162,7 @@ def test_a_refused_sample_changes_nothing() -> None:
 
 
 def test_a_class_too_many_is_refused_by_its_label() -> None:
-    clf = of_images(settings={"d": 2})
+    clf = of_images(settings={"d": 2, "growth": False})
     for place, label in enumerate("abc"):
         clf.learn_one(TRAIN[place], label)
     before = clf.digest()
@@ -170,6 +170,19 @@ def test_a_class_too_many_is_refused_by_its_label() -> None:
         clf.learn_one(TRAIN[3], "d")
     assert clf.digest() == before
     clf.learn_one(TRAIN[3], "a")
+
+
+def test_there_is_no_class_too_many_where_the_frame_grows(tmp_path: Path) -> None:
+    clf = of_images(settings={"d": 2})
+    for place in range(12):
+        clf.learn_one(TRAIN[place], place)
+    assert clf.classes_.tolist() == list(range(12))
+    assert np.isfinite(clf.predict_proba(TEST[:5])).all()
+    clf.save(tmp_path / "model")
+    again = EARLClassifier.load(tmp_path / "model")
+    for of in (clf, again):
+        of.learn_one(TRAIN[12], "one more")
+    assert again.digest() == clf.digest()
 
 
 def test_announced_labels_have_their_columns_and_no_probability() -> None:

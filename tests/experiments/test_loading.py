@@ -74,7 +74,7 @@ def test_run_directories_are_short_and_safe():
 
 def test_every_data_set_has_options_without_clashes():
     for entry in DATASETS:
-        name = f"{entry.name}:/x" if entry.name in ("folder", "csv", "parquet") else entry.name
+        name = f"{entry.name}:/x" if entry.name in OWN else entry.name
         for method in METHODS.names():
             values = Experiment(method=method, dataset=name, stream="gaussian").values()
             assert values["limit"] == 0 and values["rotate"] == 0

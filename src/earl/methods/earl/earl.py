@@ -84,8 +84,7 @@ class EARL(Learner):
         check_names(negative=negative, classifier=classifier, policy=policy, projection=projection)
         check_names(preparatory_count=preparatory_count, residual_source=residual_source)
         check_pixels(preparatory and negative != "noise", setting)
-        self.setting = setting
-        self.k, self.tau, self.lam = k, tau, lam
+        self.setting, self.k, self.tau, self.lam = setting, k, tau, lam
         self.correction, self.refresh = correction, residual_source == "refresh"
         self.on_top = preparatory_count == "on-top"
         self.own_views = float("inf") if negative == "noise" else 0  # noise is nobody's image
@@ -94,9 +93,8 @@ class EARL(Learner):
         self._make_networks(backbone, hidden, classifier, projection, residual_source)
         self.memory = Memory(setting.memory_size, POLICIES[policy])
         self.residuals = ResidualMemory(pairs_per_class, d, setting.device)
-        K = self.frame.etf.K
-        prepare = PreparatoryData(K, NEGATIVES[negative], self.randomness)
-        self.prepare = prepare if preparatory else None
+        K, move = self.frame.etf.K, NEGATIVES[negative]
+        self.prepare = PreparatoryData(K, move, self.randomness) if preparatory else None
         self.classes, self.work = Classes(None if growth else K), Work(self.passes)
         self.pace = Pace(setting, self.work)
         self._refreshed: tuple[object, Tensor, Tensor] | None = None
