@@ -14,8 +14,9 @@ from earl.data import lazy, parts, prepare
 from earl.data.files import FileList, found_files
 from earl.data.parts import FilePart, ParquetPart
 from earl.data.sets import folder
-from earl.data.source import Listing, hold_out, slug
+from earl.data.source import Listing, hold_out
 from earl.errors import InvalidInput
+from earl.storage.printable import slug
 
 
 def test_threads_decode_as_one_does_and_broken_images_are_named_in_order(

@@ -1,7 +1,6 @@
 """Sources: where a loader looks for a data set, with which options, and what it finds there."""
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,8 +159,3 @@ def held_out_note(share: float) -> str:
 def untaught_note(names: Sequence[str]) -> str:
     """Return the note about classes that have test images and no training images."""
     return f"never asked about, for lack of training images: {', '.join(names)}"
-
-
-def slug(text: str) -> str:
-    """Return text as a short and safe name for a folder."""
-    return re.sub(r"[^\w.-]+", "-", text).strip("-.")[:40] or "data"

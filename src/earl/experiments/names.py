@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from earl.data.source import slug
 from earl.errors import InvalidSetting
 from earl.experiments.catalogue import DATASETS
 from earl.experiments.recipes import Value
+from earl.storage.printable import slug
 
 FILE = "file:"  # begins the name of a stream that is read from a file
 EMBEDDINGS = "embeddings"  # the kind of data sets that were encoded before

@@ -29,3 +29,8 @@ def titles(names: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
     first = [text.partition(",")[0].strip() for text in words] + [""] * len(names)
     pairs = zip(names, first, strict=False)
     return tuple(printable(f"{name} ({word})" if word else name) for name, word in pairs)
+
+
+def slug(text: str) -> str:
+    """Return text as a short and safe name for a folder."""
+    return re.sub(r"[^\w.-]+", "-", text).strip("-.")[:40] or "data"

@@ -7,10 +7,11 @@ from pathlib import Path
 from earl.data.cache import open_dataset
 from earl.data.dataset import Dataset
 from earl.data.files import FileList, found_files
-from earl.data.source import Found, Source, slug
+from earl.data.source import Found, Source
 from earl.data.splits import TEST, TRAIN
 from earl.data.texts import read_table
 from earl.errors import DataNotFound, InvalidInput
+from earl.storage.printable import slug
 
 COLUMNS = ("path", "label", "time", "split")
 

@@ -5,9 +5,10 @@ from pathlib import Path
 from earl.data.cache import open_dataset
 from earl.data.dataset import Dataset
 from earl.data.files import FileList, Rows, folders, found_files, pictures
-from earl.data.source import Found, Source, held_out_note, slug
+from earl.data.source import Found, Source, held_out_note
 from earl.data.splits import TESTS, meaning, resembles
 from earl.errors import DataNotFound
+from earl.storage.printable import slug
 
 INNER = ("images", "image", "img", "imgs", "photos", "pictures")  # folders that are no classes
 EXPECTED = "<class>/<image>, or train/<class>/<image> beside test/<class>/<image>"

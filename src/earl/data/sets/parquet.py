@@ -19,12 +19,12 @@ from earl.data.source import (
     Source,
     held_out_note,
     hold_out,
-    slug,
     untaught_note,
 )
 from earl.data.source import fingerprint as fingerprint_of
 from earl.data.splits import TEST, TRAIN
 from earl.errors import DataNotFound, EarlError, InvalidInput
+from earl.storage.printable import slug
 
 if TYPE_CHECKING:
     from pyarrow import Schema
