@@ -117,4 +117,25 @@ HARNESSES: Mapping[str, Harness] = {
         "hostile snapshots and models under an audit hook",
         "tensors are not compared with what the state expects",
     ),
+    "nonfinite": Harness(
+        "B1",
+        "nonfinite",
+        1000,
+        "samples and steps with numbers that are inf or nan",
+        "every step is taken, whatever it leads to",
+    ),
+    "capacity": Harness(
+        "B3",
+        "capacity",
+        2000,
+        "more classes than there is room for, and preparatory targets beside them",
+        "nothing looks whether there is room",
+    ),
+    "configs": Harness(
+        "D3",
+        "configs",
+        1000,
+        "generated settings, parameters and sweep files",
+        "nothing looks whether sizes fit the memory",
+    ),
 }

@@ -53,7 +53,7 @@ def damaged(trial: Trial, make: Callable[[Path], Subject], command: str) -> Foun
         snapshot._listing = lambda data: Anything(listing(data))
     os.fsync = lambda fd: None  # type: ignore[assignment]  # nobody cuts the power
     bench = Bench(trial.place / "now", start, make(here), [command, str(here)])
-    found = Found({"corruptions": 0, "detected": 0, "identical": 0, "refused": 0, "asked": 0})
+    found = trial.found(corruptions=0, detected=0, identical=0, refused=0, asked=0)
     bench.expected = ask_child(bench.undisturbed)
     for number, (name, damage) in enumerate(islice(damages(trial.rng), trial.count)):
         found.figures["corruptions"] += 1

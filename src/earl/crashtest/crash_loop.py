@@ -15,7 +15,7 @@ from earl.experiments.runs.clock import Clock
 from earl.experiments.runs.directory import RunDirectory
 
 INTERVAL = 0.4  # seconds between two snapshots
-HOPELESS = 6  # lives in a row without progress
+HOPELESS = 4  # lives in a row without progress
 
 
 @dataclass
@@ -48,10 +48,8 @@ def crash_loop_run(trial: Trial) -> Found:
     """A run; the sabotage saves nothing before the end."""
     if trial.sabotage:
         Clock.due = lambda clock: False  # type: ignore[method-assign]
-    return looped(
-        ClockedRun(trial.place / "whole", trial.count),
-        ClockedRun(trial.place / "killed", trial.count),
-    )
+    whole, other = (ClockedRun(trial.place / n, trial.count) for n in ("whole", "killed"))
+    return looped(trial, whole, other)
 
 
 def crash_loop_model(trial: Trial) -> Found:
@@ -61,13 +59,12 @@ def crash_loop_model(trial: Trial) -> Found:
         TaughtModel(trial.place / name, trial.count, files=files, seconds=seconds)
         for name in ("whole", "killed")
     )
-    return looped(whole, other)
+    return looped(trial, whole, other)
 
 
-def looped(whole: Subject, other: Subject) -> Found:
+def looped(trial: Trial, whole: Subject, other: Subject) -> Found:
     """Kill every life of `other` after its first sample and 1.5 intervals, until it has ended."""
     ready()
-    in_child(lambda: whole.live(silent))
     lives, idle, reached, code = 0, 0, 0, -9
     while code < 0 and idle < HOPELESS:
         life = Life.begin(other.live)
@@ -76,10 +73,11 @@ def looped(whole: Subject, other: Subject) -> Found:
         code, lives = life.kill(), lives + 1
         idle = idle + 1 if other.reached() <= reached else 0
         reached = other.reached()
-    found = Found({"samples": whole.total, "lives": lives, "finished": int(code == 0)})
-    same = code == 0 and ask_child(other.result) == ask_child(whole.result)
-    found.figures["identical"] = int(same)
+    found = trial.found(samples=whole.total, lives=lives, finished=int(code == 0))
     found.expect(code == 0, f"after {lives} lives {reached} of {whole.total} samples are learned")
+    in_child(lambda: whole.live(silent))
+    same = ask_child(other.result) == ask_child(whole.result)
+    found.figures["identical"] = int(same)
     found.expect(same, "another result than without kills")
     found.expect(lives > 1, "there was only one life: take more samples")
     return found

@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from earl.errors import EarlError
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -23,11 +25,19 @@ class Trial:
         """Draws that follow from the seed, from the beginning."""
         return random.Random(self.seed)
 
+    def found(self, **figures: Any) -> "Found":
+        """Return where to note what is found; a sabotaged harness ends at the first thing wrong."""
+        return Found(figures, ends=self.sabotage)
+
     def folder(self, name: str) -> Path:
         """Return a new folder of this name."""
         path = self.place / name
         path.mkdir()
         return path
+
+
+class SabotageFound(BaseException):
+    """A sabotaged harness has found what it must find."""
 
 
 @dataclass
@@ -36,11 +46,14 @@ class Found:
 
     figures: dict[str, Any] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
+    ends: bool = False  # at the first thing that is wrong
 
     def expect(self, holds: bool, otherwise: str) -> bool:
         """Note a line unless something holds; tell whether it does."""
         if not holds:
             self.wrong.append(otherwise)
+            if self.ends:
+                raise SabotageFound(self)
         return holds
 
     def line(self) -> str:
@@ -63,6 +76,11 @@ class Harness:
         module = import_module(f"earl.crashtest.{self.module}")
         act: Callable[[Trial], Found] = getattr(module, name.replace("-", "_"))
         begun = time.monotonic()
-        found = act(trial)
+        try:
+            found = act(trial)
+        except SabotageFound as caught:
+            found = caught.args[0]
+        except EarlError as error:
+            found = Found({"error": type(error).__name__}, [str(error)])
         found.figures["s"] = round(time.monotonic() - begun, 1)  # without importing
         return found

@@ -19,7 +19,7 @@ from earl.crashtest.small import ready
 from earl.crashtest.subjects import ModelSubject, silent
 from earl.errors import EarlError
 from earl.estimator import EARLClassifier
-from earl.storage import snapshot, state
+from earl.storage import state
 from earl.storage.snapshot import read_newest, write_snapshot
 
 FORBIDDEN = ("pickle.find_class", "exec", "compile", "os.system", "os.exec", "os.posix_spawn")
@@ -34,9 +34,9 @@ def hostile(trial: Trial) -> Found:
     in_child(lambda: make_all(trial))
     if trial.sabotage:
         state._arranged = lambda tensor, spec, path: tensor
-        snapshot.parse_json = lambda data: __import__("json").loads(data)
     answer = ask_child(lambda: feed_all(trial.place / "cases", trial.place / "good"))
-    found = Found(answer["figures"], answer["wrong"])
+    found = Found(answer["figures"], answer["wrong"]) if answer else trial.found(cases=0)
+    found.expect(found.figures["cases"] == trial.count, "the process that reads them has died")
     found.expect(not (trial.place / "harm").exists(), "something was carried out")
     return found
 
@@ -96,12 +96,12 @@ def spoil(folder: Path, rng: random.Random) -> None:
 Spoil = Callable[[Any, Any, str, random.Random], object]
 ODD = ("_target_", "__reduce__", "../../etc/passwd", "os.system", -1, 10**12, 1.5, None, [], {})
 SPOILS: tuple[Spoil, ...] = (
-    lambda state, net, name, rng: net[name].view(-1).fill_(rng.choice([torch.nan, torch.inf])),
+    lambda state, net, name, rng: net[name].fill_(rng.choice([torch.nan, torch.inf])),
     lambda state, net, name, rng: net.pop(name),
     lambda state, net, name, rng: net.update({f"{name}.more": torch.zeros(3)}),
     lambda state, net, name, rng: net.update({name: net[name].double()[..., None]}),
     lambda state, net, name, rng: net.update({name: "text"}),
-    lambda state, net, name, rng: state.pop(rng.choice(list(state))),
+    lambda state, net, name, rng: state.pop(rng.choice(["parameters", "model"])),
     lambda state, net, name, rng: state["model"].pop(rng.choice(list(state["model"]))),
     lambda state, net, name, rng: state["parameters"].pop(rng.choice(["method", "image_size"])),
     lambda state, net, name, rng: state["parameters"].update({rng.choice(list("xyz")): 1}),
@@ -138,6 +138,8 @@ def feed_all(cases: Path, good: Path) -> dict[str, Any]:
         except EarlError as refusal:
             figures["refused"] += 1
             wrong += [f"{case.name}: {refusal}"] if "\n" in str(refusal) else []
+        except Exception as error:
+            wrong.append(f"{case.name}: {type(error).__name__}: {error}")
         finally:
             watching = False
         figures["cases"] += 1

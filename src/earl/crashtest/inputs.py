@@ -35,7 +35,7 @@ def inputs(trial: Trial) -> Found:
         learner.setting.__class__.check_images = (  # type: ignore[method-assign]
             lambda setting, x: None
         )
-    found = Found({"calls": 0, "accepted": 0, "refused": 0, "other": 0, "changed": 0})
+    found = trial.found(calls=0, accepted=0, refused=0, other=0, changed=0)
     before = digest(learner.state_dict())
     for _ in range(trial.count):
         before = called(learner, rng, before, found)

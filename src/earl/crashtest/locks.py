@@ -1,4 +1,4 @@
-"""A8: a second process on the same folder is refused at once; after a kill nothing is in the way."""
+"""A8: a second process on a folder is refused at once; after a kill nothing is in the way."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ def locks(trial: Trial) -> Found:
     ready()
     if trial.sabotage:
         durable._take = lambda fd, path: None
-    found = Found({"rounds": 0, "refused": 0, "restarted": 0, "wall_s": 0.0, "cpu_s": 0.0})
+    found = trial.found(rounds=0, refused=0, restarted=0, wall_s=0.0, cpu_s=0.0)
     image = trial.place / "image.png"
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(image)
     for number in range(trial.count):
@@ -90,8 +90,6 @@ def note_refusal(words: list[str], found: Found) -> None:
         found.figures[name] = max(found.figures[name], round(seconds, 2))
     found.figures["rounds"] += 1
     found.figures["refused"] += code == IN_USE
-
-
 
 
 def of_children() -> float:

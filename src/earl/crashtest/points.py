@@ -38,9 +38,7 @@ def points_run(trial: Trial) -> Found:
     return died(trial, make, (8, 16))
 
 
-def died(
-    trial: Trial, make: Callable[[Path, int], Subject], totals: tuple[int, int]
-) -> Found:
+def died(trial: Trial, make: Callable[[Path, int], Subject], totals: tuple[int, int]) -> Found:
     """Die at every point of a first life and of a later one; `totals` are samples after each."""
     ready()
     if trial.sabotage:
@@ -51,7 +49,7 @@ def died(
     begun = trial.folder("begun")
     in_child(lambda: stop_after(make(begun / "here", later), saves=3))
     shutil.copytree(newest(begun), newest(begun).with_name(".tmp-left"))
-    found = Found(figures={"points": 0, "recovered": 0})
+    found = trial.found(points=0, recovered=0)
     for start, total in ((empty, first), (begun, later)):
         cycle = Cycle(trial.place / "now", start, make(trial.place / "now" / "here", total))
         cycle.die_everywhere(trial.count, found)

@@ -26,7 +26,7 @@ def questions(trial: Trial) -> Found:
     rng, steps = trial.rng, max(3, int(trial.count * STEPS_PER_QUESTION))
     samples = stream(steps)
     asked, plain = of_images(), of_images()
-    found, answers = Found({"questions": 0, "steps": steps, "identical": 0}), {}
+    found, answers = trial.found(questions=0, steps=steps, identical=0), {}
     for i in range(steps):
         for _ in range(rng.randint(0, round(2 / STEPS_PER_QUESTION))):
             place = rng.randrange(len(samples.probes))
@@ -77,7 +77,7 @@ SAMPLES = 120
 
 def determinism(trial: Trial) -> Found:
     """Learn the same in new processes that differ; the sabotage draws by Python's hashes."""
-    found, digests = Found(), set()
+    found, digests = trial.found(), set()
     variations = VARIATIONS[: trial.count]
     for number, (hashes, every, asks) in enumerate(variations):
         order = {"path": str(trial.place / f"{number}"), "every": every, "asks": asks}

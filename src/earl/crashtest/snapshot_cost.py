@@ -27,7 +27,7 @@ def snapshot_cost(trial: Trial) -> Found:
     ready()
     if trial.sabotage:
         clock.SNAPSHOT_SHARE = 1e9
-    found = Found()
+    found = trial.found()
     total, saving, saves = timed_run(RunSubject(trial.place / "run", trial.count))
     ratio = 1 - saving / total
     found.figures = {"samples": trial.count, "snapshots": saves, "ratio": round(ratio, 4)}

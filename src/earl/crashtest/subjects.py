@@ -22,7 +22,6 @@ from earl.storage.manifest import newest_step
 from earl.storage.snapshot import read_newest
 from earl.storage.state import digest
 
-
 LOADED = 160  # samples of the data set that come without asking for more
 
 

@@ -23,7 +23,7 @@ def tiny_states(trial: Trial) -> Found:
     ready()
     if trial.sabotage:
         poison()
-    found = Found({"states": 0, "answers": 0, "exceptions": 0, "methods": 0})
+    found = trial.found(states=0, answers=0, exceptions=0, methods=0)
     cases = list(all_cases())
     if trial.count < len(cases):
         cases = random.Random(trial.seed).sample(cases, trial.count)
@@ -52,9 +52,7 @@ def all_cases() -> Iterator[tuple[str, str, int, int, int]]:
                         yield method, kind, memory, length, classes
 
 
-def examined(
-    method: str, kind: str, memory: int, length: int, classes: int, found: Found
-) -> int:
+def examined(method: str, kind: str, memory: int, length: int, classes: int, found: Found) -> int:
     """Learn so much, ask, and note what is no answer; return how many answers there were."""
     clf, X = made(method, kind, memory)
     case = f"{method}, {kind}, memory {memory}, {length} samples, {classes} classes"

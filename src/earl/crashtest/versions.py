@@ -30,7 +30,7 @@ def versions(trial: Trial) -> Found:
     in_child(lambda: stop_after(RunSubject(run, 16, every=4), saves=2))
     if trial.sabotage:
         RunDirectory._check_same = lambda run, stored: None  # type: ignore[method-assign]
-    found = Found({"cases": 0, "refused": 0, "harmless": 0, "silent": 0})
+    found = trial.found(cases=0, refused=0, harmless=0, silent=0)
     cases = [*formats(trial, model, run), *of_model(model), *of_run(run)]
     for name, word, act in cases[: trial.count]:
         found.figures["cases"] += 1
