@@ -108,6 +108,7 @@ class Journal:
         """Close the connections of all threads, which must not read any more."""
         while self._open:
             self._open.pop().close()
+        self._local = threading.local()
 
     def meta(self, name: str) -> str:
         row = self.db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
