@@ -1,8 +1,10 @@
 """What the runs of a sweep file cost, found without any data: FLOPs, memory and disk."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ from earl.experiments.names import Name
 
 BUCKETS = 10  # time buckets of blank data; streams that have none do not look at them
 KEPT = 3  # snapshots on disk at a time: two, and the one that is being written
+MEASURED = 256  # samples in the memory of a learner that is measured; more would only take room
 MOMENTS = 2  # numbers that Adam keeps of each weight
 
 
@@ -55,7 +58,11 @@ class Costs:
 
     def of_sweep(self, experiments: Iterable[Experiment]) -> SweepCost:
         """Return what all these runs cost together."""
-        found = [self.of_run(experiment) for experiment in experiments]
+        alike: dict[str, list[Experiment]] = {}
+        for experiment in experiments:
+            first_seed = replace(experiment, seed=1)  # other seeds cost the same
+            alike.setdefault(json.dumps(first_seed.as_dict()), []).append(first_seed)
+        found = [cost for same in alike.values() for cost in [self.of_run(same[0])] * len(same)]
         return SweepCost(
             runs=len(found),
             training=sum(run.training for run in found),
@@ -68,18 +75,29 @@ class Costs:
         """Return what one run costs, without its data."""
         plan = RunPlan(experiment)
         cost = self._measured(experiment, plan)
+        unmeasured = max(0, int(experiment.values()["memory_size"]) - MEASURED)
+        held = cost.total_bytes + unmeasured * prod(plan.shape)
         trained = MOMENTS * plan.weights
         batch = int(experiment.values()["batch_size"]) * plan.activations
         return RunCost(
             training=plan.updates * self._flops_of_update(experiment, plan, cost),
             exams=plan.questions * plan.forward,
-            memory=cost.total_bytes + trained + batch,
-            disk=KEPT * (cost.total_bytes + trained),
+            memory=held + trained + batch,
+            disk=KEPT * (held + trained),
         )
 
     def _measured(self, experiment: Experiment, plan: "RunPlan") -> Cost:
         """Return what a method costs, which depends neither on the stream nor on the seed."""
-        alike = replace(experiment, stream="disjoint", seed=1, probes=(), match="", to="")
+        few = min(MEASURED, int(experiment.values()["memory_size"]))
+        settings = {**experiment.settings, "memory_size": few}
+        alike = Experiment(
+            method=experiment.method,
+            dataset=experiment.dataset,
+            stream="disjoint",
+            settings={
+                k: v for k, v in settings.items() if experiment.options().part(k) != "stream"
+            },
+        )
         key = f"{alike.method} {alike.dataset} {sorted(alike.settings.items())}"
         if key not in self._known:
             self._known[key] = cost_of(alike, plan.shape, plan.classes)
