@@ -112,7 +112,8 @@ class RunRecord:
     @cached_property
     def parts(self) -> dict[str, dict[str, Value]]:
         """The settings of each part: method, stream, data, setting, network, …"""
-        part_of, parts = self.origins.part_of, {}
+        part_of = self.origins.part_of
+        parts: dict[str, dict[str, Value]] = {}
         for name, value in self.settings.items():
             parts.setdefault(part_of.get(name, ""), {})[name] = value
         return parts
