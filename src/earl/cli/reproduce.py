@@ -28,6 +28,14 @@ class Scale(StrEnum):
     small = "small"
 
 
+WithCost = Annotated[
+    bool, typer.Option("--cost", help="Run nothing: what the runs take, in FLOPs and hours.")
+]
+Sustained = Annotated[
+    float, typer.Option(min=0.001, help="With --cost: what the device sustains, in TFLOP/s.")
+]
+
+
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(help="A table or figure of the paper; none lists them.")
@@ -38,12 +46,8 @@ def reproduce(
     status: Annotated[
         bool, typer.Option("--status", help="Run nothing: the paper's numbers beside ours.")
     ] = False,
-    cost: Annotated[
-        bool, typer.Option("--cost", help="Run nothing: what the runs take, in FLOPs and hours.")
-    ] = False,
-    tflops: Annotated[
-        float, typer.Option(min=0.001, help="With --cost: what the device sustains, in TFLOP/s.")
-    ] = 10.0,
+    cost: WithCost = False,
+    tflops: Sustained = 10.0,
     out: Out = Path("runs"),
     workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time.")] = None,
     threads: Threads = None,
