@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from earl import EARLClassifier
-from earl.crashtest.small import of_images
+from earl.crashtest.small import NETWORK, TRAINING, of_images, of_vectors  # noqa: F401
 from earl.data.sets import shapes
 
 DATA = shapes.load()

@@ -18,7 +18,8 @@ JUNK += [{"dict": []}, {"tensor": []}, {"tensor": ["float32", [12]]}]
 JUNK += [{"tensor": ["float32", [3, 4], [1, 0]]}, {"float": "1"}, {"float": "nan"}, {"list": {}}]
 JUNK += [{"tuple": [{}]}, {"dict": {"#01": 1}}, {"dict": {"%2f": 1}}]
 JUNK += [{"dict": {"#1": 1, "a": {"tensor": ["float32", [3.0, 4]]}}}]
-JUNK += [["float32", [3, 4], order] for order in (5, [0, 0], [True, False], ["0", "1"], [1], {})]
+ORDERS: tuple[Any, ...] = (5, [0, 0], [True, False], ["0", "1"], [1], {})
+JUNK += [["float32", [3, 4], order] for order in ORDERS]
 JUNK += [["float32", [3, 4], [0, 1], 1], ["float32"], ["float99", [3, 4]], ["float32", [4, 3]]]
 
 
