@@ -33,6 +33,7 @@ def learn(
         int | None, typer.Option(min=1, help="Pixels of a side; the backbone's own, or 96.")
     ] = None,
     memory_size: Annotated[int | None, typer.Option(min=1, help="Images kept; 500.")] = None,
+    max_classes: Annotated[int | None, typer.Option(min=1, help="One more is refused.")] = None,
     steps_per_sample: Annotated[float | None, typer.Option(help="Training steps; 1.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="All draws follow from it; 0.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda")] = None,
@@ -52,6 +53,7 @@ def learn(
         "frozen": frozen,
         "image_size": image_size,
         "memory_size": memory_size,
+        "max_classes": max_classes,
         "steps_per_sample": steps_per_sample,
         "seed": seed,
         "device": device,

@@ -31,6 +31,7 @@ class EARLClassifier(Conventions):
     frozen: keep the backbone as it is and learn only what follows; None: if trained before.
     image_size: pixels of a side, to which images are resized; None: as suits the backbone.
     memory_size: samples that are remembered and trained on again.
+    max_classes: one label more is refused; None leaves it to the memory of the machine.
     steps_per_sample: training steps for each sample, whole or fractional.
     seed: all that is drawn follows from it.
     device, threads: where to calculate; "auto" and None choose.
@@ -48,6 +49,7 @@ class EARLClassifier(Conventions):
         frozen: bool | None = None,
         image_size: int | None = None,
         memory_size: int = 500,
+        max_classes: int | None = None,
         steps_per_sample: float = 1.0,
         seed: int = 0,
         device: str = "auto",
@@ -58,7 +60,7 @@ class EARLClassifier(Conventions):
         self.backbone = backbone
         self.frozen = frozen
         self.image_size = image_size
-        self.memory_size = memory_size
+        self.memory_size, self.max_classes = memory_size, max_classes
         self.steps_per_sample = steps_per_sample
         self.seed = seed
         self.device = device
@@ -263,7 +265,7 @@ class EARLClassifier(Conventions):
         return {"parameters": self.get_params(), "learned": learned, "home": self._home}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.set_params(**state["parameters"])
+        self.__init__(**state["parameters"])  # type: ignore[misc]  # earlier ones have fewer
         if state["learned"] is not None:
             self._model = Model(Parameters(**state["parameters"]))
             self._model.load_state_dict(saving.unpacked_state(state["learned"]))

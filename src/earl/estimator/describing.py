@@ -25,7 +25,7 @@ def describe(model: Model) -> dict[str, Any]:
         "accuracy": curve.accuracy,
         "recent": curve.recent,
         "classes": [class_of(model, number) for number in range(len(model.labels))],
-        "capacity": None if learner is None else learner.classes.capacity,
+        "capacity": capacity(model),
         "memory_size": p.memory_size,
         "remembered": len(memory),
         "bytes": {**eye, **({} if learner is None else bytes_held(learner))},
@@ -39,6 +39,13 @@ def image_size(reader: Reader) -> int | None:
     """Return the pixels of a side that images are resized to; None if samples are vectors."""
     images = reader.images if isinstance(reader, EyeReader) else reader
     return images.size if isinstance(images, ImageReader) else None
+
+
+def capacity(model: Model) -> int | None:
+    """Return how many classes there is room for; None if only the machine sets a limit."""
+    of_method = None if model.learner is None else model.learner.classes.capacity
+    limits = (model.parameters.max_classes, of_method)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def class_of(model: Model, number: int) -> dict[str, Any]:

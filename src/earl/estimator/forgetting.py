@@ -42,6 +42,7 @@ def relabel(model: Model, key: Key, label: Hashable) -> None:
     """Forget the sample of a key, then learn it with another label."""
     label = check_label(label)
     learner = storing(model)
+    model.check_bound([label])
     model.check_room([label], learner)
     learner.work.progress.check()
     x = forget_key(model, key)

@@ -86,6 +86,7 @@ class Model:
     ) -> Tensor:
         """Return the numbers of labels, old and new; an error if x cannot be learned with them."""
         numbers = torch.tensor(self.labels.preview([*announced, *labels])[len(announced) :])
+        self.check_bound([*announced, *labels])
         self.check_room(labels, learner)
         learner.check(x, numbers)
         return numbers
@@ -116,8 +117,19 @@ class Model:
                 if keys is not None:
                     self.keys.put(keys[place], x_i, number, learner)
 
+    def check_bound(self, labels: Sequence[Hashable]) -> None:
+        """Raise ClassCapacityError if there would be more classes than the user wants."""
+        most, known = self.parameters.max_classes, len(self.labels)
+        new = [label for label in dict.fromkeys(labels) if label not in self.labels]
+        if most is not None and known + len(new) > most:
+            raise ClassCapacityError(
+                f"the label {new[most - known]!r} is new, but max_classes = {most}, and there are "
+                f"{known} classes by now; nothing was learned. Leave it out, or begin a model with "
+                "a higher max_classes"
+            )
+
     def check_room(self, labels: Sequence[Hashable], learner: Learner) -> None:
-        """Raise ClassCapacityError if the labels bring more classes than there is room for."""
+        """Raise ClassCapacityError if the labels bring more classes than a method has room for."""
         capacity = learner.classes.capacity
         if capacity is None:
             return

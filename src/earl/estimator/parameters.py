@@ -40,11 +40,12 @@ class Parameters:
     device: str
     threads: int | None
     settings: Mapping[str, Value] | None
+    max_classes: int | None = None  # which models of earlier versions lack
 
     def __post_init__(self) -> None:
-        for name in ("image_size", "memory_size", "seed", "threads"):
+        for name in ("image_size", "memory_size", "seed", "threads", "max_classes"):
             value = getattr(self, name)
-            if name in ("image_size", "threads") and value is None:
+            if name in ("image_size", "threads", "max_classes") and value is None:
                 continue
             least = 0 if name == "seed" else 1
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
