@@ -20,6 +20,7 @@ from earl.cli import report as cli_report
 from earl.cli import reproduce as cli_reproduce
 from earl.cli import results as cli_results
 from earl.cli import run as cli_run
+from earl.cli import serve as cli_serve
 from earl.cli import settings as cli_settings
 from earl.cli import show as cli_show
 from earl.cli import stream as cli_stream
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_stream.app, name="stream")
 app.add_typer(cli_data.app, name="data")
+app.add_typer(cli_serve.app, name="token")
 
 
 def print_version(wanted: bool) -> None:
@@ -82,6 +84,7 @@ def demo(out: Out = Path("earl-demo"), seed: Seed = 1, as_json: Json = False) ->
 app.command()(cli_learn.learn)
 app.command()(cli_predict.predict)
 app.command()(cli_show.show)
+app.command()(cli_serve.serve)
 app.command()(cli_run.run)
 app.command()(cli_run.resume)
 app.command()(cli_settings.settings)
