@@ -59,7 +59,7 @@ const sentence = (text) => text && text[0].toUpperCase() + text.slice(1) + (text
 
 /** Ask the service; what is not a success is thrown as Refused. */
 export async function ask(path, options = {}) {
-  const headers = { ...options.headers, Authorization: `Bearer ${token}` };
+  const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
   let answer;
   try {
     answer = await fetch(new URL(path, ROOT), { cache: "no-store", ...options, headers });

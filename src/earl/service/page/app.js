@@ -13,10 +13,12 @@ import { undo, undoable } from "./teaching.js";
 import { onTrayKey, openTray } from "./tray.js";
 import { openViewer, teachByNumber } from "./viewer.js";
 
-const PAUSE = 600; // milliseconds between two looks at the whole state
+const PAUSE = 800; // milliseconds between two looks at the whole state
+const REST = 2500; // between two rounds of questions while it learns, which needs the same processor
 
 let looking = false;
 let lookAgain = false;
+let asked = 0; // when the last round of questions began
 let signedIn = false;
 let ending = new AbortController(); // of the connection that is open
 
@@ -28,17 +30,30 @@ async function look() {
   while (lookAgain && signedIn) {
     lookAgain = false;
     try {
-      const [status, classes, samples] = await Promise.all([getStatus(), getClasses(), getSamples({ label: store.filter, limit: store.listed })]);
+      const [status, classes, samples] = await Promise.all([getStatus(), getClasses(), listed()]);
       Object.assign(store, { status, classes, samples, newest: Math.max(store.newest, status.model_seq) });
       adopt(samples);
       changed("status", "classes", "samples", "items");
-      refreshAnswers();
+      if (!status.waiting || Date.now() > asked + REST) {
+        asked = Date.now();
+        refreshAnswers();
+      }
     } catch (error) {
       if (error.status !== 401) connection("lost", error.message);
     }
     await new Promise((done) => setTimeout(done, PAUSE));
   }
   looking = false;
+}
+
+/** The samples of the list; a replica has none, since it only answers. */
+async function listed() {
+  try {
+    return await getSamples({ label: store.filter, limit: store.listed });
+  } catch (error) {
+    if (error.status === 403) return [];
+    throw error;
+  }
 }
 
 /** Bring the images shown up to what is known of their samples, also what others did to them. */
@@ -126,6 +141,22 @@ async function takeBack() {
   }
 }
 
+/** Keep the nearness below which an image is called unknown, in this browser. */
+function openDoubt() {
+  const range = byId("doubt");
+  const show = () => {
+    store.doubt = Number(range.value);
+    byId("doubt-shown").textContent = store.doubt.toFixed(2);
+    changed("items");
+  };
+  range.value = localStorage.getItem("earl-doubt") ?? store.doubt;
+  range.addEventListener("input", () => {
+    localStorage.setItem("earl-doubt", range.value);
+    show();
+  });
+  show();
+}
+
 function showUndo() {
   const words = undoable();
   byId("undo").disabled = words === null;
@@ -145,6 +176,7 @@ openProgress();
 openClasses((label) => list(label, FIRST));
 openTaught(list);
 openDoors();
+openDoubt();
 watch(["undo"], showUndo);
 addEventListener("keydown", onKey);
 byId("undo").addEventListener("click", takeBack);
@@ -156,6 +188,6 @@ byId("token-form").addEventListener("submit", (event) => {
   byId("token-error").textContent = "";
   begin();
 });
-whenSignedOut(showSignIn);
+whenSignedOut((message) => showSignIn(signedIn ? message : "")); // nobody has said anything wrong yet
 if (findToken()) begin();
-else showSignIn();
+else getStatus().then(begin, (error) => error.status === 401 || showSignIn(error.message)); // perhaps none is asked for

@@ -18,7 +18,7 @@ export async function askAbout(items, { neighbours = false } = {}) {
     try {
       const { model_seq: seq, answers } = await predict(part.map((item) => item.blob), { neighbours, top: KEYS });
       part.forEach((item, place) => Object.assign(item, {
-        answer: answers[place], asked: seq, explained: neighbours, error: "", state: "answered",
+        answer: answers[place], asked: seq, explained: neighbours, silence: "", state: "answered",
       }));
       store.newest = Math.max(store.newest, seq);
     } catch (error) {
@@ -26,7 +26,7 @@ export async function askAbout(items, { neighbours = false } = {}) {
       for (const item of part) {
         Object.assign(item, { asked: store.newest, explained: true, state: nothing ? "nothing" : "unanswered" });
         if (nothing) item.answer = null;
-        item.error = nothing ? "" : error.message;
+        item.silence = nothing ? "" : error.message;
       }
     }
     changed("items");
@@ -41,7 +41,7 @@ export async function refreshAnswers() {
   while (again) {
     again = false;
     const current = store.selected.size === 1 ? store.current : null;
-    if (current?.blob && current.state !== "failed" && (stale(current) || !current.explained)) {
+    if (current && (stale(current) || !current.explained)) {
       await askAbout([current], { neighbours: true });
     }
     await askAbout(ahead().filter((item) => item !== current && stale(item)));
@@ -53,9 +53,15 @@ const stale = (item) => item.asked < store.newest || item.asked === 0;
 
 function ahead() {
   const place = Math.max(0, store.items.indexOf(store.current));
-  const open = (item) => item.sample === null && item.state !== "failed";
+  const open = (item) => item.sample === null;
   return [...store.items.slice(place), ...store.items.slice(0, place)].filter(open).slice(0, AHEAD);
 }
+
+/** How near an image is to the class it is nearest to, as a cosine: 1 at the class. */
+export const nearness = (item) => 1 - item.answer.unknown;
+
+/** The label that is answered; null if the image is too far from all classes. */
+export const answered = (item) => (item.answer && nearness(item) >= store.doubt ? item.answer.label : null);
 
 /** Return the labels for the number keys: the likeliest for one image, or for several together. */
 export function likeliest(items, most = KEYS) {

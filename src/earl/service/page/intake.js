@@ -38,7 +38,7 @@ export async function take(files) {
       const { blob, width, height } = await prepare(file);
       items.push({
         name: file.name || "pasted image", blob, width, height, url: URL.createObjectURL(blob),
-        answer: null, asked: 0, explained: false, sample: null, attempt: null, state: "asking", teaching: false, error: "",
+        answer: null, asked: 0, explained: false, sample: null, attempt: null, state: "asking", teaching: false, error: "", silence: "",
       });
     } catch {
       unread.push(file.name || "the pasted file");

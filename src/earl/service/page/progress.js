@@ -38,7 +38,7 @@ function headline(now) {
 }
 
 function numbers(now) {
-  const queue = now.waiting ? `${counted(now.waiting, "sample")} waiting` : "empty";
+  const queue = now.waiting ? `${now.waiting} waiting` : "empty";
   const kept = now.memory ?? { used: 0, size: 0 };
   return [
     number("Learned", counted(now.samples, "image"), `${percent(now.accuracy)} answered right since the beginning`),

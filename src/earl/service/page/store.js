@@ -10,6 +10,7 @@ export const store = {
   items: [], // images shown; `take` in intake.js makes them
   selected: new Set(), // of items; teaching acts on these
   current: null, // the item the arrow keys go on from
+  doubt: 0.3, // an image whose nearness to every class is below this is called unknown
   several: false, // a press adds to the selection
 };
 
@@ -47,7 +48,7 @@ export function select(items, current = items[0] ?? null) {
 export function advance() {
   const place = store.items.indexOf(store.current);
   const order = [...store.items.slice(place + 1), ...store.items.slice(0, place + 1)];
-  const next = order.find((item) => item.sample === null && item.state !== "failed") ?? store.current;
+  const next = order.find((item) => item.sample === null && !item.teaching) ?? store.current;
   if (next) select([next]);
 }
 

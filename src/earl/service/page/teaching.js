@@ -26,8 +26,9 @@ function newKey() {
 }
 
 /** Teach images as labelOf(item) says; those that were taught before are corrected. */
-export async function teach(items, labelOf) {
-  const fresh = items.filter((item) => item.sample === null && item.state !== "failed");
+export async function teach(given, labelOf) {
+  const items = given.filter((item) => !item.teaching); // what is on its way cannot be changed yet
+  const fresh = items.filter((item) => item.sample === null);
   const old = items.filter((item) => item.sample !== null && item.sample.label !== labelOf(item));
   const undo = [];
   for (const item of [...fresh, ...old]) Object.assign(item, { teaching: true, error: "" });

@@ -1,7 +1,7 @@
 // The images shown, as a list from which some are selected; teaching acts on the selection.
 
 import { bar, byId, counted, make } from "./dom.js";
-import { refreshAnswers } from "./asking.js";
+import { answered, refreshAnswers } from "./asking.js";
 import { changed, chosen, putAway, select, store, watch } from "./store.js";
 
 const shown = new Map(); // item -> its option
@@ -120,9 +120,9 @@ function wordsAbout(item) {
   if (item.error) return { words: "not taught", kind: "bad" };
   if (item.sample) return { words: item.sample.label, kind: "taught" };
   if (item.state === "asking") return { words: "asking …", kind: "soft" };
-  if (!item.answer) return { words: "no label yet", kind: "soft" };
-  if (item.answer.label === null) return { words: "unknown", kind: "unknown" };
-  return { words: item.answer.label, kind: item.answer.probabilities[0]?.p >= 0.5 ? "sure" : "unsure" };
+  if (!item.answer) return { words: item.silence ? "no answer" : "no label yet", kind: "soft" };
+  if (answered(item) === null) return { words: "unknown", kind: "unknown" };
+  return { words: answered(item), kind: item.answer.probabilities[0]?.p >= 0.5 ? "sure" : "unsure" };
 }
 
 function barOf() {

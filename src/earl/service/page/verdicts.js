@@ -41,8 +41,9 @@ export function summary(classes) {
   if (classes.length === 1) return "One class is known, so there is nothing to choose between. Teach a second one.";
   const open = classes.filter((one) => verdict(one).kind === "bad").map((one) => one.label);
   const learnt = classes.filter((one) => verdict(one).kind === "good").length;
-  const begin = `${learnt} of ${counted(classes.length, "class", "classes")} ${learnt === 1 ? "is" : "are"} learnt.`;
+  const begin = learnt === 0 ? `None of the ${classes.length} classes is learnt yet.`
+    : `${learnt} of ${classes.length} classes ${learnt === 1 ? "is" : "are"} learnt.`;
   if (open.length === 0) return learnt === classes.length ? "Yes: every class is learnt." : `${begin} The others are getting there.`;
-  const named = open.slice(0, 3).join(", ") + (open.length > 3 ? ` and ${open.length - 3} others` : "");
+  const named = open.slice(0, 3).join(", ") + (open.length > 3 ? ` and ${counted(open.length - 3, "other")}` : "");
   return `${begin} More images are needed of: ${named}.`;
 }

@@ -1,7 +1,7 @@
 // The selected image, or images, at large: the answer, the labels to teach, and why it answered so.
 
 import { bar, byId, counted, make, percent } from "./dom.js";
-import { likeliest, refreshAnswers } from "./asking.js";
+import { answered, likeliest, nearness, refreshAnswers } from "./asking.js";
 import { picture } from "./pictures.js";
 import { advance, chosen, putAway, store, watch } from "./store.js";
 import { checkLabel, teach } from "./teaching.js";
@@ -48,6 +48,7 @@ async function teachChosen(text, focus) {
 
 async function teachAll(items, labelOf, focus) {
   field.value = "";
+  parts.problem.textContent = "";
   const taught = teach(items, labelOf);
   if (store.items.length > items.length) {
     advance(); // at once: the service takes what was sent while the next image is looked at
@@ -56,6 +57,8 @@ async function teachAll(items, labelOf, focus) {
   if (focus === "label") field.focus();
   else focusCurrent();
   await taught;
+  const failed = items.filter((item) => item.error);
+  if (failed.length) parts.problem.textContent = `${counted(failed.length, "image")} not taught. ${failed[0].error}`;
 }
 
 /** Teach with a number key; tell whether there is a label with that number. */
@@ -77,8 +80,6 @@ function show() {
   const taught = items.every((item) => item.sample);
   parts.form.querySelector("label").textContent = taught ? "Or it is" : one ? "Or teach it as" : `Teach ${items.length} images as`;
   parts.form.querySelector("button").textContent = taught ? "Correct" : "Teach";
-  const failed = items.find((item) => item.error);
-  if (failed) parts.problem.textContent = failed.error;
   parts.why.replaceChildren(...(one ? whyOf(one) : []));
 }
 
@@ -98,20 +99,21 @@ function showImages(items) {
 }
 
 function answerOf(item) {
-  const name = make("p", { class: "soft cut" }, item.name);
+  const near = item.answer ? ` · nearness ${nearness(item).toFixed(2)}` : "";
+  const name = make("p", { class: "soft cut", title: "Nearness: the cosine to the nearest class, 1 is at the class" }, item.name + near);
   const heading = (text, ...more) => [name, make("p", { class: "answer" }, text), ...more];
   const note = (...text) => make("p", { class: "soft" }, ...text);
   if (item.teaching) return heading("Teaching …");
   if (item.sample) return heading(`Taught as ${item.sample.label}`, note(...afterwards(item)));
   if (item.state === "asking") return heading("Asking …");
-  if (item.state === "unanswered") return heading("No answer");
+  if (item.state === "unanswered") return heading("No answer", make("p", { class: "wrong" }, item.silence));
   if (!item.answer) return heading("What is it?", note("Nothing has been taught yet, so it has no answer. Give it a label."));
   const [first] = item.answer.probabilities;
-  if (item.answer.label === null) {
-    return heading("Unknown", note("It is far from everything taught so far. Nearest is ", make("b", {}, first?.label ?? "nothing"), "."));
+  if (answered(item) === null) {
+    return heading("Unknown", note("It is far from everything taught so far. Nearest is ", make("b", {}, first.label), "."));
   }
   const unsure = first.p < 0.5 ? "It is not sure. " : "";
-  return heading(item.answer.label, note(`${unsure}Teach it, right or wrong, with one press:`));
+  return heading(answered(item), note(`${unsure}Teach it, right or wrong, with one press:`));
 }
 
 /** What a taught image was answered before, and what it is answered now. */
@@ -120,27 +122,26 @@ function afterwards(item) {
   const before = right === true ? "It was answered right beforehand. "
     : right === false ? (predicted ? `Beforehand it was answered as ${predicted}. ` : "Beforehand it was not known. ") : "";
   if (item.asked < item.sample.seq || !item.answer) return [before, "Learning …"];
-  const now = item.answer.label;
+  const now = answered(item);
   const p = item.answer.probabilities[0]?.p;
   return [before, now === label ? `It now answers ${now}, ${percent(p)}.` : `It now answers ${now ?? "unknown"}: more images will help.`];
 }
 
 function answerOfMany(items) {
   const fresh = items.filter((item) => !item.sample);
-  const answered = fresh.filter((item) => item.answer?.label);
-  const each = make("button", { type: "button", onclick: () => teachAll(answered, (item) => item.answer.label, "tray") },
-    `Teach each as answered (${answered.length})`);
+  const sure = fresh.filter((item) => answered(item) !== null);
+  const each = make("button", { type: "button", onclick: () => teachAll(sure, answered, "tray") }, `Teach each as answered (${sure.length})`);
   return [
     make("p", { class: "answer" }, counted(items.length, "image")),
     make("p", { class: "soft" }, fresh.length ? "One label for all of them, or each as it was answered, once you have looked:" : "All of them are taught. Another label corrects them:"),
-    ...(answered.length > 1 ? [each] : []),
+    ...(sure.length > 1 ? [each] : []),
   ];
 }
 
 function showLabels(items) {
   const labels = likeliest(items);
   const one = items.length === 1 ? items[0] : null;
-  const now = JSON.stringify([labels, one?.answer?.label, one?.sample?.label]);
+  const now = JSON.stringify([labels, one?.sample?.label]);
   if (now === drawn) return; // a button under somebody's finger must not be replaced without need
   drawn = now;
   const list = make("ol", { class: "labels", "aria-label": "Teach as" }, ...labels.map(({ label, p }, place) => {
