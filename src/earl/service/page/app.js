@@ -188,6 +188,6 @@ byId("token-form").addEventListener("submit", (event) => {
   byId("token-error").textContent = "";
   begin();
 });
-whenSignedOut((message) => showSignIn(signedIn ? message : "")); // nobody has said anything wrong yet
+whenSignedOut((message) => signedIn && showSignIn(message)); // said once, though several requests fail
 if (findToken()) begin();
-else getStatus().then(begin, (error) => error.status === 401 || showSignIn(error.message)); // perhaps none is asked for
+else getStatus().then(begin, (error) => showSignIn(error.status === 401 ? "" : error.message)); // or is none asked for?
