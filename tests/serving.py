@@ -1,19 +1,29 @@
 """For tests of the service: tiny parameters, images, and a classifier fed the same operations."""
 
+import asyncio
 import io
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from earl import EARLClassifier
+from earl.service.events import Broker
+from earl.service.http.app import create_app
+from earl.service.http.server import Server, bound
 from earl.service.images import decoded
 from earl.service.journal import Journal
+from earl.service.limits import Limits
 from earl.service.operations import apply
+from earl.service.service import Service
 from earl.service.session import Session
+from earl.service.tokens import Tokens
 
 SETTINGS = {"depth": 8, "width": 4, "d": 15, "hidden": 16, "batch_size": 8}
 TINY: dict[str, Any] = {"image_size": 16, "memory_size": 20, "settings": SETTINGS}
@@ -53,3 +63,29 @@ def taught(samples: Iterable[tuple[bytes, str]]) -> EARLClassifier:
     for number, (image, label) in enumerate(samples, 1):
         clf.learn_one(image, label, key=number)
     return clf
+
+
+def service_of(folder: Path, limits: Limits | None = None, **given: Any) -> Service:
+    """Return a service of a folder, not started yet."""
+    limits = limits or Limits()
+    broker = Broker(limits.listeners)
+    session = Session(folder, TINY | given, limits, broker.tell)
+    return Service(session, Tokens(folder), broker, limits, frozenset({"testserver", "127.0.0.1"}))
+
+
+@contextmanager
+def running(service: Service) -> Iterator[str]:
+    """Serve on a free port, in a thread; yields the URL."""
+    service.told.start()
+    with bound("127.0.0.1", 0) as listening:
+        server = Server(create_app(service), service)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.end()
+        thread.join()
+    service.end()
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}

@@ -43,6 +43,10 @@ class NotFinite(EarlError, ArithmeticError):
     """Learning has led to numbers that are inf or nan; nothing can be learned or answered."""
 
 
+class NoProgress(NotFinite):
+    """Many steps in a row were not finite and were undone; the learner is as it was before them."""
+
+
 class DataNotFound(EarlError, FileNotFoundError):
     """A data set is not where it should be."""
 

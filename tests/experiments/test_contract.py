@@ -21,6 +21,7 @@ from earl.learning.memory import Memory
 from earl.learning.passes import forward
 from earl.learning.policies import reservoir
 from earl.learning.setting import Setting
+from earl.learning.work import Work
 from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.er import ER
 from earl.nn.resnet import ResNet
@@ -55,9 +56,10 @@ def test_the_contract(name: str, check: str, monkeypatch: pytest.MonkeyPatch) ->
     CHECKS[check](maker(METHODS[name]))
 
 
-def unchecked(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
+def unchecked(loss: Tensor, optimizer: torch.optim.Optimizer, _: Work) -> None:
     optimizer.zero_grad()
     loss.backward()
+    optimizer.step()
 
 
 class Wrong(ER):
@@ -74,7 +76,9 @@ class Wrong(ER):
             self.setting = replace(setting, augment=lambda x, _: setting.view(x))
 
     def check(self, x: Tensor, y: Tensor) -> None:
-        if self.fault != "accepts anything":
+        if self.fault == "never gives up":
+            self.setting.check_samples(x, y)
+        elif self.fault != "accepts anything":
             super().check(x, y)
 
     def observe(self, x: Tensor, y: Tensor) -> None:
@@ -101,8 +105,8 @@ class Wrong(ER):
             self.network.train()(self.setting.view(X))
         if self.fault == "cannot stand a single image" and self.setting.batch_size == 1:
             raise RuntimeError("one image is no batch")
-        if self.fault == "trains in spite of nan":
-            with mock.patch("earl.methods.er.differentiate", unchecked):
+        if self.fault in ("trains in spite of nan", "takes every step"):
+            with mock.patch("earl.methods.er.descend", unchecked):
                 super()._update(X, Y)
         elif self.fault != "learns nothing":
             super()._update(X, Y)
@@ -155,6 +159,8 @@ FAULTS = {
     "accepts anything": "bad_input_is_refused_and_changes_nothing",
     "answers in spite of nan": "numbers_that_are_none_are_not_answered",
     "trains in spite of nan": "numbers_that_are_none_are_not_answered",
+    "takes every step": "a_step_that_is_not_finite_is_undone",
+    "never gives up": "learning_ends_where_no_step_is_taken",
 }
 
 

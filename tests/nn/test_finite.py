@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from children import Children
-from earl.errors import NotFinite, SnapshotError
+from earl.errors import NoProgress, NotFinite, SnapshotError
 from earl.experiments.catalogue import METHODS
 from earl.experiments.contract.checks import samples
 from earl.experiments.experiment import Experiment
 from earl.experiments.recipes import Value
 from earl.experiments.runs.directory import RunDirectory
 from earl.learning.learner import Learner
-from earl.nn.finite import all_finite, check_finite, differentiate, most_likely, telling
+from earl.learning.work import Work
+from earl.nn.finite import all_finite, check_finite, most_likely
 from earl.storage.snapshot import read_newest, write_snapshot
-from earl.storage.state import digest
 
 Make = Callable[..., Learner]
 HALVES = ("earl-no-rc", "earl-no-pdt")  # of what `earl` and `vanilla-etf` have or lack together
@@ -44,62 +44,6 @@ def networks(learner: Learner) -> list[nn.Module]:
 def experiment(method: str = "er", **given: Value) -> Experiment:
     small: dict[str, Value] = {"per_class": 8, "every": 8, "lr": 1e30}
     return Experiment(method=method, dataset="shapes", stream="gaussian", settings=small | given)
-
-
-# ---- losses
-
-
-@every_method
-def test_a_loss_that_is_nan_is_an_error_and_moves_no_weight(name: str, make: Make) -> None:
-    learner = make(name)
-    x, y = samples(40)
-    learner.observe(x[:24], y[:24])
-    for network in networks(learner):
-        for p in network.parameters():
-            p.data[(0,) * p.dim()] = NAN
-    before = digest([list(network.parameters()) for network in networks(learner)])
-    with pytest.raises(NotFinite, match="the loss is nan"):
-        learner.observe(x[24:], y[24:])
-    assert digest([list(network.parameters()) for network in networks(learner)]) == before
-
-
-def squared(w: Tensor) -> Tensor:
-    return (1e30 * w).square().sum()  # infinite, though its gradient is not
-
-
-def test_an_infinite_loss_is_an_error_even_where_its_gradient_is_finite() -> None:
-    w = nn.Parameter(torch.ones(3))
-    with pytest.raises(NotFinite, match="the loss is inf"):
-        differentiate(squared(w), torch.optim.SGD([w], lr=1.0))
-    assert w.grad is None
-    differentiate(w.sum(), torch.optim.SGD([w], lr=1.0))
-    assert w.grad is not None and w.grad.tolist() == [1, 1, 1]
-
-
-class Elsewhere(Tensor):
-    """A loss on a device that would have to be waited for."""
-
-    is_cpu = property(lambda self: False)  # type: ignore[assignment]
-
-
-@pytest.mark.parametrize("factor", [NAN, INF])
-def test_a_loss_that_nobody_waits_for_spoils_the_weights_for_all_to_see(factor: float) -> None:
-    w = nn.Parameter(torch.ones(3))
-    optimizer = torch.optim.SGD([w], lr=1.0)
-    differentiate((factor * w.sum().detach() + w.sum()).as_subclass(Elsewhere), optimizer)
-    optimizer.step()
-    assert w.isnan().all()
-    with pytest.raises(NotFinite, match="numbers of part are inf or nan"):
-        check_finite({"part": nn.ParameterList([w])})
-
-
-@settings(max_examples=200)
-@given(st.lists(st.floats(-1024, 1024, width=32), min_size=1, max_size=5))
-def test_a_finite_loss_is_not_changed_by_a_bit(values: list[float]) -> None:
-    w = torch.tensor(values, requires_grad=True)
-    plain, told = w.sin().sum(), telling(w.sin().sum())
-    assert digest(plain) == digest(told)
-    assert digest(torch.autograd.grad(plain, w)[0]) == digest(torch.autograd.grad(told, w)[0])
 
 
 # ---- answers
@@ -208,7 +152,8 @@ def test_a_run_that_diverges_ends_with_the_step_and_its_last_good_state(
         for moment in run.run(device="cpu", threads=1, snapshot_seconds=0.0):
             steps.append(moment.step)
     assert str(ended.value).startswith(f"at step {steps[-1] + 1}: ")
-    assert str(ended.value).endswith(f"; {tmp_path} stays as it was at step {steps[-1]}")
+    saved = "is saved as of" if isinstance(ended.value, NoProgress) else "stays as it was at"
+    assert str(ended.value).endswith(f"; {tmp_path} {saved} step {steps[-1]}")
     assert run.summary is None
     newest = read_newest(tmp_path / "snapshots")
     assert newest is not None and newest.step == steps[-1] and newest.skipped == ()
@@ -222,16 +167,17 @@ def answers(learner: Learner, x: Tensor) -> Tensor:
     return learner.classes.ids(learner.scores(x).argmax(dim=1))
 
 
-def backward(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
-    """`differentiate` as it was without a check."""
+def unchecked(loss: Tensor, optimizer: torch.optim.Optimizer, _: Work) -> None:
+    """`descend` as it was without a check."""
     optimizer.zero_grad()
     loss.backward()
+    optimizer.step()
 
 
 @pytest.fixture
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither training nor answering looks at its numbers, like many a method of others."""
-    monkeypatch.setattr("earl.methods.er.differentiate", backward)
+    monkeypatch.setattr("earl.methods.er.descend", unchecked)
     monkeypatch.setattr(Learner, "predict", answers)
 
 

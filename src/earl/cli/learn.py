@@ -119,6 +119,7 @@ def report(clf: "EARLClassifier", folder: Path, lesson: "Lesson", as_json: bool)
                 "classes": len(history.classes),
                 "accuracy": history.accuracy,
                 "recent": history.recent,
+                "skipped_steps": history.skipped_steps,
             }
         )
         return
@@ -126,4 +127,6 @@ def report(clf: "EARLClassifier", folder: Path, lesson: "Lesson", as_json: bool)
         f"{folder}: {history.samples} samples of {len(history.classes)} classes; "
         f"{100 * history.accuracy:.1f} % were answered right before they were learned"
     )
+    if history.skipped_steps:
+        say(f"{history.skipped_steps} training steps led to inf or nan and were undone")
     say(f"Next: earl predict {folder} IMAGE")

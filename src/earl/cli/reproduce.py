@@ -20,11 +20,20 @@ if TYPE_CHECKING:
     from earl.report.ledger import Line
 
 SMALL = "-small"
+FIGURE = "fig-"
 
 
 class Scale(StrEnum):
     paper = "paper"
     small = "small"
+
+
+WithCost = Annotated[
+    bool, typer.Option("--cost", help="Run nothing: what the runs take, in FLOPs and hours.")
+]
+Sustained = Annotated[
+    float, typer.Option(min=0.001, help="With --cost: what the device sustains, in TFLOP/s.")
+]
 
 
 def reproduce(
@@ -37,6 +46,8 @@ def reproduce(
     status: Annotated[
         bool, typer.Option("--status", help="Run nothing: the paper's numbers beside ours.")
     ] = False,
+    cost: WithCost = False,
+    tflops: Sustained = 10.0,
     out: Out = Path("runs"),
     workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time.")] = None,
     threads: Threads = None,
@@ -49,6 +60,8 @@ def reproduce(
     """Run a table or figure of the paper, or tell how far we are."""
     if status:
         print_ledger(name, out, as_json)
+    elif cost:
+        print_costs(name, scale, tflops, as_json)
     elif name is None:
         print_names(as_json)
     else:
@@ -90,6 +103,16 @@ def print_names(as_json: bool) -> None:
     for name, title in titles.items():
         say(f"  {name:<20} {title}")
     say("\nearl reproduce NAME [--scale small] runs one; --status tells how far we are with each.")
+
+
+def print_costs(name: str | None, scale: Scale, tflops: float, as_json: bool) -> None:
+    """Print what the runs of one table or figure take, or of all tables of the paper."""
+    from earl.cli.sweep_costs import print_sweep_costs
+    from earl.experiments.sweeps.sweepfile import SweepFile, find
+
+    names = [name] if name else [n for n in files() if not n.startswith(FIGURE)]
+    found = {n: SweepFile.open(find(file_of(n, scale))).experiments for n in names}
+    print_sweep_costs(found, tflops, as_json)
 
 
 def print_ledger(table: str | None, out: Path, as_json: bool) -> None:

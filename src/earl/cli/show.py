@@ -39,4 +39,6 @@ def show(
     say(f"samples   {facts['samples']}, {100 * facts['accuracy']:.1f} % right before learning")
     say(f"classes   {len(facts['classes'])} of {room}")
     say(f"memory    {facts['remembered']} of {facts['memory_size']} samples")
+    if facts["skipped_steps"]:
+        say(f"steps     {facts['skipped_steps']} led to inf or nan and were undone")
     say(f"bytes     {held}")

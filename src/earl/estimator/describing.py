@@ -24,6 +24,7 @@ def describe(model: Model) -> dict[str, Any]:
         "memory_size": p.memory_size,
         "remembered": len(memory),
         "bytes": {} if learner is None else bytes_held(learner),
+        "skipped_steps": curve.skipped_steps,
         "threads": model.threads,
         "seed": p.seed,
     }

@@ -41,7 +41,9 @@ def forget_key(model: Model, key: Key) -> Tensor | None:
 def relabel(model: Model, key: Key, label: Hashable) -> None:
     """Forget the sample of a key, then learn it with another label."""
     label = check_label(label)
-    model.check_room([label], storing(model))
+    learner = storing(model)
+    model.check_room([label], learner)
+    learner.work.progress.check()
     x = forget_key(model, key)
     if x is None:
         raise InvalidInput(

@@ -24,7 +24,8 @@ class LearningCurve:
     """Prequential accuracy: each sample is asked about before it is learned.
 
     A sample of a new class counts as wrong. `curve` has at most 256 points (samples so far,
-    accuracy since the last point); `recent` is the accuracy of the last 32 samples.
+    accuracy since the last point); `recent` is the accuracy of the last 32 samples. `skipped_steps`
+    are training steps whose loss or gradient was inf or nan; they were undone.
     """
 
     samples: int
@@ -32,6 +33,7 @@ class LearningCurve:
     recent: float
     curve: tuple[tuple[int, float], ...]
     classes: Mapping[Hashable, ClassRecord]
+    skipped_steps: int = 0
 
 
 class Tally:

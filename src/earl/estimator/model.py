@@ -74,8 +74,8 @@ class Model:
             for place, label in enumerate(labels):
                 x_i, y_i = x[place : place + 1], numbers[place : place + 1]
                 answer = self._answer(x_i) if asks else None
-                self.labels.add([label])
                 learner.observe(x_i, y_i)
+                self.labels.add([label])
                 number = int(y_i)
                 self.forgotten.discard(number)
                 self.changes += 1
@@ -176,6 +176,11 @@ class Model:
                 return answer
         return int(self.taught()[most_likely(self.scores(x)).cpu()])
 
+    @property
+    def skipped_steps(self) -> int:
+        """Training steps that were not finite, and were undone."""
+        return 0 if self.learner is None else self.learner.work.progress.skipped_steps
+
     def curve(self) -> LearningCurve:
         """Return how learning went."""
         records = zip(self.labels, self.history.classes, strict=False)
@@ -184,6 +189,7 @@ class Model:
             accuracy=self.history.all.accuracy,
             recent=self.history.all.recent,
             curve=self.history.curve(),
+            skipped_steps=self.skipped_steps,
             classes={
                 label: ClassRecord(tally.samples, tally.accuracy, tally.recent)
                 for label, tally in records

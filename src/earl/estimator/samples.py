@@ -11,7 +11,7 @@ from earl.data.files import folders, pictures
 from earl.data.sets.csv_list import read_rows
 from earl.data.sets.folder import find_splits, refuse_splits
 from earl.data.splits import TEST
-from earl.errors import BrokenImage, DataNotFound, InvalidInput, NotFinite
+from earl.errors import BrokenImage, DataNotFound, InvalidInput, NoProgress, NotFinite
 from earl.estimator.classifier import EARLClassifier
 from earl.randomness import Randomness
 
@@ -81,7 +81,7 @@ def teach(
     """Learn image files one by one, each under its path as a key; yield after every one.
 
     The model is saved every so many seconds and in the end, also if the generator is closed early
-    or an image is broken; not if learning has led to numbers that are none.
+    or an image is broken, and if no step is taken any more; not if numbers are none by now.
     """
     lesson, saved, sound = Lesson(len(samples)), monotonic(), True
     try:
@@ -97,8 +97,8 @@ def teach(
                 clf.save(folder)
                 saved = monotonic()
             yield lesson
-    except NotFinite:
-        sound = False
+    except NotFinite as error:
+        sound = isinstance(error, NoProgress)  # with which all is as it was
         raise
     finally:
         if sound:

@@ -58,7 +58,7 @@ def to_line(evaluation: Evaluation) -> str:
     return json.dumps(asdict(evaluation), separators=(",", ":"), allow_nan=False) + "\n"
 
 
-def from_line(line: str | bytes) -> Evaluation:
+def from_line(line: str) -> Evaluation:
     """Return the record of one line."""
     fields = json.loads(line)
     for name in ("correct", "total"):
@@ -86,7 +86,7 @@ def parse_history(data: bytes, path: Path) -> list[Evaluation]:
     records: list[Evaluation] = []
     for number, line in enumerate(whole_lines(data), start=1):
         try:
-            records.append(from_line(line))
+            records.append(from_line(line.decode()))
             wrong = impossible(records[-1]) or disorder(records[-2:])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise DamagedRun(
@@ -109,15 +109,15 @@ def impossible(record: Evaluation) -> str:
         return "more answers are right than questions were asked"
     if e.online_correct > e.online_total or e.online_total != e.step:
         return f"{e.online_correct} of {e.online_total} samples were right after {e.step}"
-    if not all(type(name) is str and readable(value) for name, value in e.extra.items()):
+    if not all(map(readable, e.extra.values())):
         return "a cost or a probe is not a number"
     return ""
 
 
 def readable(reading: object) -> bool:
-    if isinstance(reading, list):
-        return all(map(readable, reading))
-    return type(reading) is int or (type(reading) is float and math.isfinite(reading))
+    if type(reading) is int or (type(reading) is float and math.isfinite(reading)):
+        return True
+    return isinstance(reading, list) and all(map(readable, reading))
 
 
 def disorder(records: Sequence[Evaluation]) -> str:

@@ -129,7 +129,7 @@ def naming_the_step(step: int) -> Iterator[None]:
     try:
         yield
     except NotFinite as error:
-        raise NotFinite(f"at step {step}: {error}") from error
+        raise type(error)(f"at step {step}: {error}") from error
 
 
 def examine(

@@ -147,7 +147,7 @@ DATASETS.list(
     "digits",
     "earl.data.sets.digits:load",
     "1 797 handwritten digits, 16 px; come with earl",
-    DatasetFacts((1, 16, 16), 10),
+    DatasetFacts((1, 16, 16), 10, 1200, 597),
 )
 DATASETS.list(
     "shapes",
@@ -159,43 +159,43 @@ DATASETS.list(
     "cifar10",
     "earl.data.sets.cifar:cifar10",
     "50 000 images, 10 classes, 32 px",
-    DatasetFacts((3, 32, 32), 10, find="earl.data.sets.cifar:find10"),
+    DatasetFacts((3, 32, 32), 10, 50_000, 10_000, find="earl.data.sets.cifar:find10"),
 )
 DATASETS.list(
     "cifar100",
     "earl.data.sets.cifar:cifar100",
     "50 000 images, 100 classes, 32 px",
-    DatasetFacts((3, 32, 32), 100, find="earl.data.sets.cifar:find100"),
+    DatasetFacts((3, 32, 32), 100, 50_000, 10_000, find="earl.data.sets.cifar:find100"),
 )
 DATASETS.list(
     "tiny-imagenet",
     "earl.data.sets.tiny_imagenet:load",
     "100 000 images, 200 classes, 64 px",
-    DatasetFacts((3, 64, 64), 200, find="earl.data.sets.tiny_imagenet:find"),
+    DatasetFacts((3, 64, 64), 200, 100_000, 10_000, find="earl.data.sets.tiny_imagenet:find"),
 )
 DATASETS.list(
     "imagenet-200",
     "earl.data.sets.imagenet:load200",
     "TinyImageNet's classes of ImageNet, 224 px",
-    DatasetFacts((3, 224, 224), 200, find="earl.data.sets.imagenet:find200"),
+    DatasetFacts((3, 224, 224), 200, 258_000, 10_000, find="earl.data.sets.imagenet:find200"),
 )
 DATASETS.list(
     "imagenet-1k",
     "earl.data.sets.imagenet:load1k",
     "1.28 million images, 1 000 classes, 224 px",
-    DatasetFacts((3, 224, 224), 1000, find="earl.data.sets.imagenet:find1k"),
+    DatasetFacts((3, 224, 224), 1000, 1_281_167, 50_000, find="earl.data.sets.imagenet:find1k"),
 )
 DATASETS.list(
     "clear-10",
     "earl.data.sets.clear:load10",
     "10 classes over ten years, 224 px",
-    DatasetFacts((3, 224, 224), 10, find="earl.data.sets.clear:find10"),
+    DatasetFacts((3, 224, 224), 10, 30_000, 5_000, find="earl.data.sets.clear:find10"),
 )
 DATASETS.list(
     "clear-100",
     "earl.data.sets.clear:load100",
     "100 classes over ten years, 224 px",
-    DatasetFacts((3, 224, 224), 100, find="earl.data.sets.clear:find100"),
+    DatasetFacts((3, 224, 224), 100, 99_000, 55_000, find="earl.data.sets.clear:find100"),
 )
 DATASETS.list(
     "folder",

@@ -20,4 +20,6 @@ class DatasetFacts:
 
     image_shape: tuple[int, int, int] | None = None  # channels, height and width
     classes: int = 0
+    train: int = 0  # images to train on, to within a hundredth
+    test: int = 0
     find: str = ""  # the function that tells where it lies, as "module:function"

@@ -1,7 +1,7 @@
 """What an experiment consists of, as it is written down; nothing is checked here, or imported."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import PurePath
 from typing import Any, Literal, Self
 
@@ -56,8 +56,9 @@ class ExperimentFields:
         return words
 
     def as_dict(self) -> dict[str, Any]:
-        fields = asdict(self) | {"settings": dict(self.settings), "probes": list(self.probes)}
-        return {k: v for k, v in fields.items() if v or k not in LEFT_OUT_IF_EMPTY}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values |= {"settings": dict(self.settings), "probes": list(self.probes)}
+        return {k: v for k, v in values.items() if v or k not in LEFT_OUT_IF_EMPTY}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:

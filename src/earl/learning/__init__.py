@@ -4,7 +4,7 @@ from earl.learning.classes import Classes
 from earl.learning.learner import UNKNOWN, Learner, Stateful
 from earl.learning.memory import Memory, Policy, draw_distinct, with_replay
 from earl.learning.pace import Pace, Waiting
-from earl.learning.passes import adam, ask, forward
+from earl.learning.passes import adam, ask, descend, forward, take_step
 from earl.learning.policies import (
     POLICIES,
     class_reservoir,
@@ -32,11 +32,13 @@ __all__ = [
     "adam",
     "ask",
     "class_reservoir",
+    "descend",
     "draw_distinct",
     "forward",
     "gdumb",
     "greedy_balanced",
     "random_int",
     "reservoir",
+    "take_step",
     "with_replay",
 ]

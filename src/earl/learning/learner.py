@@ -15,6 +15,7 @@ from earl.learning.pace import Waiting
 from earl.learning.setting import Setting
 from earl.learning.work import Pass, Work
 from earl.nn.finite import most_likely
+from earl.nn.steps import forget_passes
 
 UNKNOWN = -1  # what `predict` answers before anything was learned
 
@@ -82,9 +83,14 @@ class Learner(ABC):
         return self.classes.ids(most_likely(self.scores(x)))
 
     def check(self, x: Tensor, y: Tensor) -> None:
-        """Raise, before anything changes, unless x and y can be learned."""
+        """Raise, before anything changes, unless x and y can be learned.
+
+        Nothing can be if the last updates have all been undone: then it is NoProgress.
+        """
         self.setting.check_samples(x, y)
         self.classes.check(y)
+        self.work.progress.check()
+        forget_passes()
 
     def state_dict(self) -> dict[str, Any]:
         return {name: part.state_dict() for name, part in self.parts().items()}

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from earl.learning.setting import Setting
+from earl.learning.work import Work
+from earl.nn import steps
 from earl.nn.modes import eval_mode
 from earl.nn.precision import autocast_for, to_float32
 
@@ -27,6 +29,23 @@ def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
     with autocast_for(setting.precision, setting.device):
         out = setting.ranks.forward(network, x)
     return to_float32(out)
+
+
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer, work: Work) -> steps.Taken:
+    """Take a step down a loss; return whether it was taken, since one that is not finite is undone.
+
+    A step is undone, and counted in `work` as skipped, if the loss or a gradient is inf or nan:
+    weights, moments and running statistics are then as they were before `forward`, bit for bit.
+    """
+    steps.differentiate(loss, optimizer)
+    return take_step(loss, optimizer, work)
+
+
+def take_step(loss: Tensor, optimizer: torch.optim.Optimizer, work: Work) -> steps.Taken:
+    """Take a step along gradients that were changed after `differentiate`; see `descend`."""
+    taken = steps.take_step(loss, optimizer)
+    work.progress.note(taken)
+    return taken
 
 
 def adam(parameters: Any, lr: float) -> torch.optim.Adam:

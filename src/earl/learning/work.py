@@ -9,6 +9,8 @@ from torch import nn
 from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 
+from earl.learning.progress import Progress
+
 COUNTED_ON = 2  # inputs; batch norm wants more than one
 
 
@@ -29,7 +31,8 @@ class Work:
     """Counts what learning has cost: updates, passes by name, and their floating-point operations.
 
     `images` are those that were trained on, by a forward and a backward pass; `forwards` were only
-    looked at, to choose or to compare. A method may have passes of other names.
+    looked at, to choose or to compare. A method may have passes of other names. An update whose
+    steps were undone is an update, too; `progress` counts those steps.
     """
 
     def __init__(self, passes: Callable[[], Mapping[str, Pass]]) -> None:
@@ -41,6 +44,7 @@ class Work:
         self.flops = 0
         self.last = 0  # FLOPs of the last update
         self.counts = {"images": 0, "forwards": 0}
+        self.progress = Progress()
 
     @property
     def images(self) -> int:
@@ -59,6 +63,7 @@ class Work:
         """Count one update, and the passes that it has taken."""
         self.count(**passes)
         self.updates += 1
+        self.progress.end_update()
         self.last, self._before = self.pending, self.flops
 
     def count(self, **passes: int) -> None:
@@ -81,13 +86,16 @@ class Work:
         return self._flops_per_input[name][1]
 
     def costs(self) -> dict[str, float]:
-        return {"updates": self.updates, **self.counts, "flops": self.flops}
+        own = {"flops": self.flops, "skipped_steps": self.progress.skipped_steps}
+        return {"updates": self.updates, **self.counts, **own}
 
     def state_dict(self) -> dict[str, Any]:
-        return {**self.costs(), "last": self.last, "before": self._before}
+        own = {"last": self.last, "before": self._before}
+        return {**self.costs(), **self.progress.state_dict(), **own}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        counts = dict(state)
+        counts = {"skipped_steps": 0, "in_a_row": 0, **state}  # which earlier versions lack
+        self.progress.load_state_dict({n: counts.pop(n) for n in ("skipped_steps", "in_a_row")})
         self.updates, self.flops = counts.pop("updates"), counts.pop("flops")
         self.last, self._before = counts.pop("last"), counts.pop("before")
         self.counts = counts

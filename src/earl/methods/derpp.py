@@ -19,11 +19,12 @@ from earl.learning import (
     Work,
     adam,
     ask,
+    descend,
     draw_distinct,
     forward,
     reservoir,
 )
-from earl.nn import Classifier, differentiate, feature_size, known_mse
+from earl.nn import Classifier, feature_size, finite_or_nan, known_mse
 from earl.randomness import Randomness
 
 
@@ -75,15 +76,18 @@ class DERpp(Learner):
         z = None
         for _ in self.pace.owed(len(Y)):
             z = self._update(X, Y)
-        if z is None:  # no update was due, so the logits are not known yet
+        if z is None:  # no update was due or taken, so the logits are not known yet
             z = self._look(X)
         known = z.shape[1] if self.unknown == "hold" else len(self.classes)
-        z = F.pad(z[:, :known].cpu(), (0, width - known), value=float("nan"))
+        z = F.pad(finite_or_nan(z[:, :known]).cpu(), (0, width - known), value=float("nan"))
         insert = self.randomness.at(self.memory.seen, "insert")
         self.memory.add(insert, x=X, y=Y, logits=z)
 
-    def _update(self, X: Tensor, Y: Tensor) -> Tensor:
-        """Make one update; return the logits the new samples X (w, ...) had in it, (w, n + f)."""
+    def _update(self, X: Tensor, Y: Tensor) -> Tensor | None:
+        """Make one update; return the logits the new samples X (w, ...) had in it, (w, n + f).
+
+        Those of a step that was not taken are of no use.
+        """
         t, w = self.work.updates, len(Y)
         rest = self.setting.batch_size - w
         rows = draw_distinct(len(self.memory), rest, self.randomness.at(t, "draw"))
@@ -100,10 +104,9 @@ class DERpp(Learner):
             m = w + self.waiting.size  # the draw with labels is z[w:m], that with logits z[m:]
             loss = loss + self.beta * F.cross_entropy(z[w:m], Y[w:m])
             loss = loss + self.alpha * known_mse(z[m:], self._targets(stored[m - w :]))  # Eq. (6)
-        differentiate(loss, self.optimizer)
-        self.optimizer.step()
+        taken = descend(loss, self.optimizer, self.work)
         self.work.add(images=len(Y))
-        return z[:w].detach()
+        return None if taken is False else z[:w].detach()
 
     def _targets(self, stored: Tensor) -> Tensor:
         """Return what stored logits (k, n + f) ask of every column; NaN asks for nothing."""

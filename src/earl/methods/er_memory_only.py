@@ -16,10 +16,11 @@ from earl.learning import (
     Work,
     adam,
     ask,
+    descend,
     forward,
     greedy_balanced,
 )
-from earl.nn import Classifier, differentiate, feature_size
+from earl.nn import Classifier, feature_size
 from earl.randomness import Randomness
 
 
@@ -68,8 +69,7 @@ class MemoryOnlyER(Learner):
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         z = forward(self.network, self.setting, X)[:, : len(self.classes)]
         loss = F.cross_entropy(z, Y.to(z.device))
-        differentiate(loss, self.optimizer)
-        self.optimizer.step()
+        descend(loss, self.optimizer, self.work)
         self.work.add(images=len(Y))
 
     def scores(self, x: Tensor) -> Tensor:

@@ -19,10 +19,11 @@ from earl.learning import (
     Work,
     adam,
     ask,
+    descend,
     forward,
     reservoir,
 )
-from earl.nn import Classifier, begin_training, differentiate, feature_size
+from earl.nn import Classifier, begin_training, feature_size
 from earl.randomness import Randomness
 
 
@@ -79,8 +80,7 @@ class ERMIR(Learner):
             X, Y = torch.cat((X, self._augment(X_m, "augment memory"))), torch.cat((Y, Y_m))
         z = forward(self.network, self.setting, X)[:, : len(self.classes)]
         loss = F.cross_entropy(z, Y)
-        differentiate(loss, self.optimizer)
-        self.optimizer.step()
+        descend(loss, self.optimizer, self.work)
         self.work.add(images=len(Y))
 
     def _retrieve(self, X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:

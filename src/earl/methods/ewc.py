@@ -21,9 +21,10 @@ from earl.learning import (
     ask,
     forward,
     reservoir,
+    take_step,
     with_replay,
 )
-from earl.nn import Classifier, differentiate, feature_size
+from earl.nn import Classifier, Taken, chosen, differentiate, feature_size
 from earl.randomness import Randomness
 
 
@@ -92,11 +93,11 @@ class EWC(Learner):
         differentiate(loss, self.optimizer)
         # The penalty enters by its gradient, and only now: the Fisher is that of cross-entropy.
         g = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.theta]
-        self.fisher.update(g)
         if self.fisher.Omega:
-            for g_p, pull in zip(g, self.fisher.pull(self.theta), strict=True):
-                g_p.add_(pull, alpha=self.ewc_lambda)
-        self.optimizer.step()
+            for p, g_p, pull in zip(self.theta, g, self.fisher.pull(self.theta), strict=True):
+                if p.grad is not None:
+                    p.grad = torch.add(g_p, pull, alpha=self.ewc_lambda, out=pull)
+        self.fisher.update(g, take_step(loss, self.optimizer, self.work))
         self.work.add(images=len(Y))
 
     def scores(self, x: Tensor) -> Tensor:
@@ -120,13 +121,21 @@ class Fisher:
         self.Omega: list[Tensor] = []
         self.theta_star: list[Tensor] = []
 
-    def update(self, g: list[Tensor]) -> None:
-        """Move Phi towards the squares of the gradients g; the first ones are taken as they are."""
+    def update(self, g: list[Tensor], taken: Taken = True) -> None:
+        """Move Phi towards the squares of the gradients g; the first ones are taken as they are.
+
+        Gradients of a step that was not taken leave it as it is, or at zero.
+        """
+        if taken is False:
+            return
         if not self.Phi:
-            self.Phi = [g_p.square() for g_p in g]
+            self.Phi = [chosen(taken, g_p.square(), torch.zeros_like(g_p)) for g_p in g]
             return
         for Phi, g_p in zip(self.Phi, g, strict=True):
+            before = Phi.clone() if isinstance(taken, Tensor) else Phi
             Phi.mul_(1 - self.alpha).addcmul_(g_p, g_p, value=self.alpha)
+            if before is not Phi:
+                Phi.copy_(chosen(taken, Phi, before))
 
     def consolidate(self, theta: list[nn.Parameter]) -> None:
         """Set Omega to Phi and theta* to theta; before the first update there is no Phi to set."""

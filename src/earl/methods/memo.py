@@ -22,11 +22,12 @@ from earl.learning import (
     Work,
     adam,
     ask,
+    descend,
     forward,
     greedy_balanced,
     with_replay,
 )
-from earl.nn import GrowingLinear, ResNet, build, differentiate, feature_size, learning, let_learn
+from earl.nn import GrowingLinear, ResNet, build, feature_size, learning, let_learn
 from earl.randomness import Randomness
 
 
@@ -85,8 +86,7 @@ class MEMO(Learner):
         X = self.setting.augment(X.to(self.setting.device), self.randomness.at(t, "augment"))
         h = forward(self.network.extractors, self.setting, X)  # (B, s·size)
         loss = self._loss(h, Y.to(h.device))
-        differentiate(loss, self.optimizer)
-        self.optimizer.step()
+        descend(loss, self.optimizer, self.work)
         self.work.add(images=len(Y))
 
     def _loss(self, h: Tensor, Y: Tensor) -> Tensor:

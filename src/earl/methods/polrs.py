@@ -21,11 +21,12 @@ from earl.learning import (
     Work,
     adam,
     ask,
+    descend,
     forward,
     reservoir,
     with_replay,
 )
-from earl.nn import Classifier, differentiate, feature_size
+from earl.nn import Classifier, feature_size
 from earl.randomness import Randomness
 
 FACTORS = (0.5, 1.0, 2.0)  # the learning rates of the replicas, relative to the present one
@@ -104,8 +105,7 @@ class PoLRS(Learner):
         for network, optimizer in zip(self.networks, self.optimizers, strict=True):
             z = forward(network, self.setting, X)[:, : len(self.classes)]
             loss = F.cross_entropy(z, Y.to(z.device))
-            differentiate(loss, optimizer)
-            optimizer.step()
+            descend(loss, optimizer, self.work)
         self.work.add(images=len(self.networks) * len(Y))
 
     @property

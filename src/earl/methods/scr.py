@@ -19,11 +19,12 @@ from earl.learning import (
     Work,
     adam,
     ask,
+    descend,
     forward,
     reservoir,
     with_replay,
 )
-from earl.nn import build, contrast_augment, differentiate, feature_size, supervised_contrastive
+from earl.nn import build, contrast_augment, feature_size, supervised_contrastive
 from earl.randomness import Randomness
 
 NO_MEAN = -2.0  # the score of a class without a mean: below every cosine
@@ -87,8 +88,7 @@ class SCR(Learner):
         views = self._views(X.to(self.setting.device), t)  # (2B, C, H, W)
         z = F.normalize(forward(self.network, self.setting, views), dim=1)
         loss = supervised_contrastive(z, Y.repeat(2).to(z.device), self.temperature).mean()
-        differentiate(loss, self.optimizer)
-        self.optimizer.step()
+        descend(loss, self.optimizer, self.work)
         self.work.add(images=len(views))
 
     def _views(self, X: Tensor, t: int) -> Tensor:

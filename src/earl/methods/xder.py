@@ -19,6 +19,7 @@ from earl.learning import (
     Work,
     adam,
     ask,
+    descend,
     draw_distinct,
     forward,
     reservoir,
@@ -26,8 +27,8 @@ from earl.learning import (
 from earl.nn import (
     Classifier,
     contrast_augment,
-    differentiate,
     feature_size,
+    finite_or_nan,
     frozen_norm_stats,
     known_mse,
     supervised_contrastive,
@@ -114,15 +115,18 @@ class XDER(Learner):
         z = None
         for _ in self.pace.owed(len(Y)):
             z = self._update(X, Y)
-        z = self._look(X) if z is None else z  # no update may have been due
+        z = self._look(X) if z is None else z  # no update may have been due, or taken
         if P := self.heads.present:  # past logits stay below that of a present class
             z = torch.where((Y >= P)[:, None], renew(z, z, Y, slice(P), self.gamma), z)
         z = F.pad(z, (0, width - z.shape[1]), value=float("nan"))
         insert = self.randomness.at(self.memory.seen, "insert")
         self.memory.add(insert, x=X, y=Y, logits=z, replays=torch.zeros_like(Y))
 
-    def _update(self, X: Tensor, Y: Tensor) -> Tensor:
-        """Make one update; return the logits the new samples X (w, ...) had in it, (w, n + f)."""
+    def _update(self, X: Tensor, Y: Tensor) -> Tensor | None:
+        """Make one update; return the logits the new samples X (w, ...) had in it, (w, n + f).
+
+        Those of a step that was not taken are of no use.
+        """
         t, w = self.work.updates, len(Y)
         rest = self.setting.batch_size - w
         rows = draw_distinct(len(self.memory), rest, self.randomness.at(t, "draw"))
@@ -139,12 +143,13 @@ class XDER(Learner):
         loss = self._der_loss(z, Y, stored[:, : z.shape[1]].to(z.device), w)
         loss = loss + self.lam * self._contrast(X[:CONTRASTED], Y[:CONTRASTED], t)
         loss = loss + self.eta * self._margins(z, Y, w)
-        differentiate(loss, self.optimizer)
-        self.optimizer.step()
-        z = z.detach().cpu()
+        taken = descend(loss, self.optimizer, self.work)
+        self.work.add(images=len(Y) + VIEWS * min(len(Y), CONTRASTED))
+        z = finite_or_nan(z.detach()).cpu()
+        if not taken:
+            return None
         if len(rows):
             self._replayed(rows, z[w:], self.randomness.at(t, "transplant"))
-        self.work.add(images=len(Y) + VIEWS * min(len(Y), CONTRASTED))
         return z[:w]
 
     def _der_loss(self, z: Tensor, Y: Tensor, stored: Tensor, w: int) -> Tensor:
@@ -198,7 +203,8 @@ class XDER(Learner):
     def _look(self, X: Tensor) -> Tensor:
         """Return the logits of seen and future classes as the network answers now, (b, n + f)."""
         self.work.count(forwards=len(X))
-        return ask(self.network, self.setting, X)[:, : len(self.classes) + self.future].cpu()
+        z = ask(self.network, self.setting, X)[:, : len(self.classes) + self.future]
+        return finite_or_nan(z).cpu()
 
     def scores(self, x: Tensor) -> Tensor:
         return ask(self.network, self.setting, x)[:, : len(self.classes)]

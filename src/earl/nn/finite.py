@@ -13,26 +13,6 @@ NORMS = nn.modules.batchnorm._NormBase
 ADVICE = "learning has diverged, choose a smaller lr"
 
 
-def differentiate(loss: Tensor, optimizer: Optimizer) -> None:
-    """Give the weights of an optimiser the gradients of a loss; NotFinite if it is inf or nan.
-
-    On a CPU the value of the loss is known at once. On other devices reading it would mean to wait.
-    There all gradients become nan if the loss is not finite, and so do the weights; the next time
-    that the learner is asked or saved, this is found.
-    """
-    if not loss.is_cpu:
-        loss = telling(loss)
-    elif not math.isfinite(value := loss.item()):
-        raise NotFinite(f"the loss is {value}; {ADVICE}")
-    optimizer.zero_grad()
-    loss.backward()
-
-
-def telling(loss: Tensor) -> Tensor:
-    """Return the same loss, bit for bit, with gradients that are nan if it is not finite."""
-    return loss * (1 + 0 * loss.detach())
-
-
 def most_likely(scores: Tensor) -> Tensor:
     """Return the first column with the highest score of each row, (B,); NotFinite if it is none."""
     top = scores.amax(dim=1)

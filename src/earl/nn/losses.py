@@ -26,3 +26,8 @@ def known_mse(z: Tensor, stored: Tensor) -> Tensor:
     known = ~stored.isnan()
     error = torch.where(known, z - stored.nan_to_num(), 0.0)
     return error.square().sum() / known.sum().clamp(min=1)
+
+
+def finite_or_nan(z: Tensor) -> Tensor:
+    """Return logits to be stored: those that are not finite are unknown to `known_mse`, as nan."""
+    return z.masked_fill(~z.isfinite(), float("nan"))

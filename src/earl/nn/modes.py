@@ -6,14 +6,16 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 from earl.nn.freezing import begin_training
+from earl.nn.steps import remember
 
 
 def train_forward(network: nn.Module, x: Tensor) -> Tensor:
     """Run the network in training mode; an image that comes alone is doubled for batch norm.
 
-    What is frozen stays in evaluation mode.
+    What is frozen stays in evaluation mode. What the pass moves is remembered until the next step.
     """
     begin_training(network)
+    remember(network)
     if len(x) > 1:
         out: Tensor = network(x)
         return out

@@ -7,6 +7,7 @@ cell differ in nothing but their seed.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
 
 from earl.errors import MixedRuns
 from earl.experiments.recipes import Value
@@ -19,8 +20,7 @@ IMAGES = "data images_sha256"
 SHARED = ("setting", "network", "augment", "run")  # parts that methods under comparison share
 
 
-@dataclass(frozen=True, order=True)
-class Column:
+class Column(NamedTuple):
     """A data set and a stream, as a table names them."""
 
     dataset: str
@@ -81,8 +81,7 @@ def group_runs(
     ], notes
 
 
-@dataclass(frozen=True, order=True)
-class Variant:
+class Variant(NamedTuple):
     """A method, and the settings that tell it from others of its name; numbers sort as such."""
 
     method: str

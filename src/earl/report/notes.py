@@ -9,15 +9,11 @@ from earl.report.paper import MATCHED, READINGS, Row
 
 def left_out(runs: Sequence[RunRecord]) -> list[str]:
     """Name the runs that have not ended, and how far they are, and those that are damaged."""
-    lengths: dict[Column, int] = {}
-    for run in runs:
-        if run.finished:
-            lengths[column_of(run)] = run.samples
-    return [
-        f"left out, {state(run, lengths.get(column_of(run)))}: {run.name}"
-        for run in runs
-        if not run.finished
-    ]
+    others = [run for run in runs if not run.finished]
+    if not others:
+        return []
+    lengths = {column_of(run): run.samples for run in runs if run.finished}
+    return [f"left out, {state(run, lengths.get(column_of(run)))}: {run.name}" for run in others]
 
 
 def state(run: RunRecord, length: int | None) -> str:

@@ -2,7 +2,7 @@
 
     operations   one row for each operation, in the order `seq` in which all are done
     samples      what the rows say of each sample by now, and what was answered about it
-    labels       every label that was ever taught, and since when
+    labels       every label that was ever taught, since when, and how many samples it has by now
     meta         who this journal is, and the parameters of the model
 
 A row is acknowledged when its transaction is on the disk (write-ahead log, synchronous=FULL). One
@@ -10,7 +10,6 @@ thread writes (`earl.service.writer`); others read with connections of their own
 """
 
 import json
-import os
 import secrets
 import sqlite3
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 
 from earl.errors import SnapshotError
 from earl.service.operations import Operation, Outcome
+from earl.storage.files import fsync_dir, write_file
 
 FORMAT = 1
 NAME = "journal.db"
@@ -39,7 +39,8 @@ CREATE TABLE samples(
     predicted TEXT, right INTEGER, error TEXT);
 CREATE INDEX samples_by_label ON samples(label, id);
 CREATE INDEX samples_by_source ON samples(source, id);
-CREATE TABLE labels(label TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE labels(
+    label TEXT PRIMARY KEY, since INTEGER NOT NULL, live INTEGER NOT NULL) WITHOUT ROWID;
 """
 COLUMNS = "seq, kind, sample, label, source, token, key, gone, seal, image"
 
@@ -68,7 +69,8 @@ class Journal:
         self._local = threading.local()
         self._open: set[sqlite3.Connection] = set()  # of all threads
         if not self.path.exists():
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            write_file(self.path, b"")
+            fsync_dir(folder)
         with closing(connect(self.path, read_only=False)) as db:
             self._prepare(db, parameters)
         self.id = self.meta("id")
@@ -106,6 +108,7 @@ class Journal:
         """Close the connections of all threads, which must not read any more."""
         while self._open:
             self._open.pop().close()
+        self._local = threading.local()
 
     def meta(self, name: str) -> str:
         row = self.db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
@@ -180,6 +183,13 @@ def operation(row: sqlite3.Row) -> Operation:
     if found.seal() != row["seal"]:
         raise DamagedRow(f"operation {found.seq} of the journal is damaged")
     return found
+
+
+def trim(db: sqlite3.Connection, before: int, to: int) -> None:
+    """Remove the operations after `before` up to `to`, inside a transaction, and remember that."""
+    db.execute("DELETE FROM operations WHERE seq > ? AND seq <= ?", (before, to))
+    db.execute("DELETE FROM samples WHERE id > ? AND id <= ?", (before, to))
+    db.execute("UPDATE meta SET value = ? WHERE name = 'trimmed'", (str(to),))
 
 
 def note_outcomes(db: sqlite3.Connection, outcomes: Mapping[int, Outcome]) -> None:

@@ -12,6 +12,7 @@ from earl.estimator import EARLClassifier
 from earl.service.gauge import Gauge, choose
 from earl.service.images import decoded
 from earl.service.journal import Journal
+from earl.service.limits import Limits
 from earl.service.operations import Operation, Outcome, apply
 from earl.service.published import Published
 from earl.service.snapshots import Snapshots
@@ -36,13 +37,14 @@ class LearnerThread(threading.Thread):
         writer: Writer,
         snapshots: Snapshots,
         *,
-        publish_seconds: float,
+        limits: Limits,
         tell: Tell,
     ) -> None:
         super().__init__(name="earl-learner", daemon=True)
         self.clf, self.applied = clf, applied
         self.journal, self.writer, self.snapshots = journal, writer, snapshots
-        self.publish_seconds, self.tell = publish_seconds, tell
+        self.publish_seconds, self.retention = limits.publish_seconds, limits.retention
+        self.tell = tell
         self.published = Published.of(clf._current(), applied)
         self.stopping = False
         self.failed: str | None = None  # why it has ended by itself
@@ -122,7 +124,7 @@ class LearnerThread(threading.Thread):
             self.writer.note(operation.id, outcome)
         if operation.kind == "learn":
             about |= {"label": operation.label, "predicted": outcome.predicted}
-            about |= {"right": outcome.right, "recent": self.clf.history.recent}
+            about |= {"right": outcome.right, "recent": self.clf._current().history.all.recent}
             self.tell("learned", about)
         else:
             self.tell("changed", {**about, "kind": operation.kind})
@@ -150,6 +152,9 @@ class LearnerThread(threading.Thread):
         """Have the state as it is now written, and with it the outcomes so far."""
         self.writer.flush()
         self.snapshots.take(self.clf._current(), self.applied)
+        if self.retention is not None:
+            kept = self.writer.committed - self.retention
+            self.writer.trim_to = max(self.writer.trim_to, min(kept, self.snapshots.older))
 
     def _rest(self) -> None:
         """Wait for the next operation; a state that rests is measured and saved when it is time."""

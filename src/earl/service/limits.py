@@ -17,13 +17,14 @@ class Limits:
     images: ImageLimits = field(default_factory=ImageLimits)
     waiting: int = 1024  # operations that are acknowledged and not learned yet
     batch: int = 256  # samples of one request
-    body: int = 9 << 20  # bytes of a request; base64 takes a third more
+    body: int = 12 << 20  # bytes of a request; base64 takes a third more than the image
     batch_body: int = 32 << 20
+    in_flight: int = 96 << 20  # bytes of all requests at a time
     journal: int = 16 << 30  # bytes
     free: int = 64 << 20  # bytes that are left on the disk, for snapshots
     retention: int | None = None  # operations that are kept; all if None
     new_classes: int = 20  # labels that a token without the scope admin may add in an hour
-    connections: int = 256
+    connections: int = 512
     listeners: int = 32  # of events
     snapshot_seconds: float = 30.0
     publish_seconds: float = 0.25  # between two published models, where making one is costly

@@ -37,7 +37,7 @@ class Metrics:
             ("healthy", "1 if nothing is wrong.", lambda: not told.reasons()),
         ):
             gauge = Gauge(f"earl_{name}", about, registry=self.registry)
-            gauge.set_function(value)  # type: ignore[arg-type]
+            gauge.set_function(value)
 
     def _classes(self) -> int:
         return len(self.told.published.model.answered())

@@ -52,6 +52,7 @@ class Service:
     limits: Limits = field(default_factory=Limits)
     hosts: frozenset[str] = frozenset()
     closing: bool = False
+    in_flight: int = 0  # bytes of requests that are being read or answered
 
     def __post_init__(self) -> None:
         self.quota = Quota(self.limits.new_classes)

@@ -75,7 +75,7 @@ class Session:
             self.journal,
             self.writer,
             self.snapshots,
-            publish_seconds=self.limits.publish_seconds,
+            limits=self.limits,
             tell=self._tell,
         )
 

@@ -43,6 +43,12 @@ class Snapshots:
         self._next = time.monotonic() + seconds
 
     @property
+    def older(self) -> int:
+        """The operation of the snapshot before the newest: what is before it is needed no more."""
+        steps = sorted((step_of(path) for path in snapshots_in(self.folder)), reverse=True)
+        return steps[1] if len(steps) > 1 else 0
+
+    @property
     def due(self) -> bool:
         """Whether it is time for the next one."""
         busy = self._thread is not None and self._thread.is_alive()

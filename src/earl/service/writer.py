@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from earl.service.journal import Journal, connect, note_outcomes
+from earl.service.journal import Journal, connect, note_outcomes, trim
 from earl.service.operations import Operation, Outcome, Receipt, Wish
 from earl.service.refusals import Refused, StorageFailed, StorageFull
 
 WAITING = 256  # wishes that wait for the disk, at most
 TOGETHER = 64  # wishes of one transaction
+TRIMMED_AT_ONCE = 256  # operations that one transaction removes
 PAGE = 4096  # bytes of a page of SQLite
 
 Admit = Callable[[Sequence[str]], None]
@@ -42,6 +43,7 @@ class Writer:
         self.last = self.committed = journal.last()
         self.labels = set(journal.labels())
         self.failed: str | None = None
+        self.trim_to = self.trimmed = journal.trimmed()  # operations up to here may go; are gone
         self.written = threading.Condition()  # notified after every transaction
         self._letters: queue.Queue[Letter | None] = queue.Queue(WAITING)
         self._new: list[str] = []  # labels of the transaction
@@ -97,7 +99,7 @@ class Writer:
             try:
                 first = self._letters.get(timeout=1.0)
             except queue.Empty:
-                if self._outcomes and self.failed is None:
+                if (self._outcomes or self.trim_to > self.trimmed) and self.failed is None:
                     self._write(db, [])
                 continue
             letters, ended = self._gather(first)
@@ -138,6 +140,9 @@ class Writer:
             db.execute("BEGIN IMMEDIATE")
             answers = [self._grant(db, letter) for letter in letters]
             note_outcomes(db, outcomes)
+            trimmed = min(self.trim_to, self.trimmed + TRIMMED_AT_ONCE)
+            if trimmed > self.trimmed:
+                trim(db, self.trimmed, trimmed)
             db.execute("COMMIT")
         except sqlite3.Error as error:
             self._back_to(before, 0)
@@ -145,7 +150,7 @@ class Writer:
                 self._outcomes = outcomes | self._outcomes
             self._answer_all(letters, self._explained(db, error))
             return
-        self.committed = self.last
+        self.committed, self.trimmed = self.last, trimmed
         for letter, answer in zip(letters, answers, strict=True):
             if isinstance(answer, Refused):
                 letter.answer.set_exception(answer)
@@ -238,7 +243,7 @@ class Writer:
                 )
             if row["forgotten"] or row["label"] == wish.label:
                 return Receipt(row["id"], row["changed"], row["label"], row["source"], True)
-            gone = row["label"] if self._is_last(db, row) else None
+            gone = self._withdraw(db, row["label"])
             image = self._image(db, row["id"]) if wish.kind == "relabel" else None
             wish = replace(wish, source=row["source"], image=image)
         self.last += 1
@@ -268,9 +273,11 @@ class Writer:
             raise Refused(410, "trimmed", detail)
         return bytes(row["image"])
 
-    def _is_last(self, db: sqlite3.Connection, row: sqlite3.Row) -> bool:
-        query = "SELECT 1 FROM samples WHERE label = ? AND forgotten = 0 AND id <> ? LIMIT 1"
-        return db.execute(query, (row["label"], row["id"])).fetchone() is None
+    def _withdraw(self, db: sqlite3.Connection, label: str) -> str | None:
+        """Count a sample of a label less; return the label if that was the last one."""
+        db.execute("UPDATE labels SET live = live - 1 WHERE label = ?", (label,))
+        row = db.execute("SELECT live FROM labels WHERE label = ?", (label,)).fetchone()
+        return label if row["live"] == 0 else None
 
     def _tell_sample(self, db: sqlite3.Connection, entry: Operation) -> None:
         if entry.kind == "learn":
@@ -284,7 +291,9 @@ class Writer:
         else:
             change = "UPDATE samples SET forgotten = 1, changed = ? WHERE id = ?"
             db.execute(change, (entry.seq, entry.sample))
-        if entry.label is not None and entry.label not in self.labels:
-            self.labels.add(entry.label)
-            self._new.append(entry.label)
-            db.execute("INSERT INTO labels VALUES (?, ?)", (entry.label, entry.seq))
+        if entry.label is not None:
+            db.execute("INSERT OR IGNORE INTO labels VALUES (?, ?, 0)", (entry.label, entry.seq))
+            db.execute("UPDATE labels SET live = live + 1 WHERE label = ?", (entry.label,))
+            if entry.label not in self.labels:
+                self.labels.add(entry.label)
+                self._new.append(entry.label)

@@ -5,7 +5,7 @@ from typing import Any
 
 from earl.errors import ContractBroken
 from earl.experiments.catalogue import METHODS
-from earl.experiments.contract import checks, guards
+from earl.experiments.contract import checks, guards, steps
 from earl.experiments.contract.checks import DATA, Make
 from earl.experiments.contract.guards import small_backbone
 from earl.experiments.options import options_of
@@ -35,6 +35,8 @@ CHECKS: Mapping[str, Callable[[Make], None]] = {
         guards.what_is_frozen_stays_as_it_is,
         guards.bad_input_is_refused_and_changes_nothing,
         guards.numbers_that_are_none_are_not_answered,
+        steps.a_step_that_is_not_finite_is_undone,
+        steps.learning_ends_where_no_step_is_taken,
     )
 }
 

@@ -2,7 +2,7 @@
 
 from types import TracebackType
 
-from earl.errors import NotFinite
+from earl.errors import NoProgress, NotFinite
 from earl.evaluation.loop import Moment
 from earl.experiments.runs.clock import Clock
 from earl.experiments.runs.saves import Saves
@@ -57,6 +57,11 @@ class Keeper:
             if self.moment is not self.saved:
                 self._save()
             self.ranks.leave()
+        elif isinstance(error, NoProgress):  # of all ranks at the same sample, and changed nothing
+            if self.moment is not self.saved:
+                self._save()
+            where = f"{self.saves.path} is saved as of step {self.saved.step}"
+            raise NoProgress(f"{error}; {where}") from error
         elif isinstance(error, NotFinite):
             where = f"{self.saves.path} stays as it was at step {self.saved.step}"
             raise NotFinite(f"{error}; {where}") from error

@@ -109,10 +109,18 @@ class RunRecord:
 
         return origins(self.experiment, self.settings)
 
-    def of(self, *parts: str) -> dict[str, Value]:
-        """Return the settings of these parts: method, stream, data, setting, network, …"""
+    @cached_property
+    def parts(self) -> dict[str, dict[str, Value]]:
+        """The settings of each part: method, stream, data, setting, network, …"""
         part_of = self.origins.part_of
-        return {n: v for part in parts for n, v in self.settings.items() if part_of.get(n) == part}
+        parts: dict[str, dict[str, Value]] = {}
+        for name, value in self.settings.items():
+            parts.setdefault(part_of.get(name, ""), {})[name] = value
+        return parts
+
+    def of(self, *parts: str) -> dict[str, Value]:
+        """Return the settings of these parts."""
+        return {n: v for part in parts for n, v in self.parts.get(part, {}).items()}
 
     @cached_property
     def changed(self) -> dict[str, Value]:
@@ -136,7 +144,7 @@ class RunRecord:
         """Return the path that the run has below the folder given as --out."""
         return self.experiment.path_by(self.origins.part_of)
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """Everything but the seed: runs of one kind may be averaged."""
         names = [self.experiment.method, self.dataset, self.stream, self.experiment.stream_sha256]
@@ -157,7 +165,8 @@ def find_runs(folders: Iterable[Path]) -> list[RunRecord]:
         if not folder.is_dir():
             raise DataNotFound(f"there is no folder {folder}; name one that `earl run` wrote")
         for path in run_directories(folder):
-            found.setdefault(path.resolve(), read_run(path, folder))
+            place = path.resolve() if len(folders) > 1 else path  # one folder has each run once
+            found.setdefault(place, read_run(path, folder))
     if not found:
         listed = ", ".join(map(str, folders))
         raise DataNotFound(
@@ -204,6 +213,8 @@ def choose_runs(runs: Sequence[RunRecord], where: Sequence[str]) -> list[RunReco
 
     A run that has no such setting does not fit.
     """
+    if not where:
+        return list(runs)
     wanted: dict[str, list[str]] = {}
     for text in where:
         name, equals, value = text.partition("=")

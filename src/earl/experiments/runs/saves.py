@@ -82,6 +82,8 @@ class Saves:
     def finish(self, seconds: float) -> None:
         """Write the summary of the run, which has ended."""
         seal, history = self.history.seal(), read_history(self.history.path)
+        if skipped := history[-1].numbers.get("skipped_steps", 0):
+            self.notes.append(f"{skipped} steps led to inf or nan and were undone")
         result = {
             "metrics": measured(history),
             "samples": history[-1].step,

@@ -21,6 +21,7 @@ from earl.learning import (
     Work,
     adam,
     ask,
+    descend,
     forward,
 )
 from earl.methods.earl import growing
@@ -42,7 +43,6 @@ from earl.nn import (
     SimplexETF,
     augment_together,
     build,
-    differentiate,
     dot_regression,
     feature_size,
 )
@@ -158,10 +158,9 @@ class EARL(Learner):
             )
         if self.learned is not None:  # which alone would pull all features and vectors to one point
             loss = loss + F.cross_entropy(COSINE_SCALE * f_hat @ W.T, Y_d)
-        differentiate(loss, self.optimizer)
-        self.optimizer.step()
+        taken = descend(loss, self.optimizer, self.work)
         if self.correction and not self.refresh and self.means is None:
-            self.residuals.push(f_hat.detach(), Y)  # the residual w_Y - f_hat follows from it
+            self.residuals.push(f_hat.detach(), Y, taken)  # the residual w_Y - f_hat follows
         self.work.add(images=len(X) + len(X_p))
 
     def _batch(self, t: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from earl.nn import Taken, chosen
+
 EMPTY = -1  # the class of a slot that holds no feature yet
 
 
@@ -37,8 +39,14 @@ class ResidualMemory:
         """Let features have d dimensions; in those that are new all stored ones are zero."""
         self._rings = F.pad(self._rings, (0, d - self._rings.shape[2]))
 
-    def push(self, f_hat: Tensor, y: Tensor) -> None:
-        """Store features (B, d) of classes y (B,); in a full ring the oldest gives way."""
+    def push(self, f_hat: Tensor, y: Tensor, taken: Taken = True) -> None:
+        """Store features (B, d) of classes y (B,); in a full ring the oldest gives way.
+
+        Nothing is stored of a step that was not taken. If only the device knows of it, rings turn,
+        and the features that should give way stay for another round.
+        """
+        if taken is False:
+            return
         slots: dict[int, int] = {}  # which row of f_hat comes to a slot; the last one stays
         for i, c in enumerate(y.tolist()):
             slots[c * self.per_class + self._pushed[c] % self.per_class] = i
@@ -46,7 +54,10 @@ class ResidualMemory:
         moves = torch.from_numpy(np.array((list(slots), list(slots.values())), dtype=np.int64))
         to, rows = moves.to(f_hat.device, non_blocking=True)
         flat = self._rings.view(-1, self._rings.shape[2])
-        flat.index_copy_(0, to, f_hat.index_select(0, rows))
+        new = f_hat.index_select(0, rows)
+        if isinstance(taken, Tensor):
+            new = chosen(taken, new, flat.index_select(0, to))
+        flat.index_copy_(0, to, new)
 
     def pairs(self) -> tuple[Tensor, Tensor]:
         """Return all slots for features (S, d) and their classes (S,), EMPTY where none is yet.

@@ -20,6 +20,7 @@ from earl.learning import (
     Work,
     adam,
     ask,
+    descend,
     draw_distinct,
     forward,
     greedy_balanced,
@@ -32,7 +33,6 @@ from earl.nn import (
     Projection,
     SimplexETF,
     build,
-    differentiate,
     dot_regression,
     feature_size,
 )
@@ -153,8 +153,7 @@ class NCFSCIL(Learner):
     def _step(self, f: Tensor, Y: Tensor) -> None:
         W = self.vectors()
         loss = dot_regression(F.normalize(f, dim=1), W[Y.to(W.device)]).mean()
-        differentiate(loss, self.optimizer)
-        self.optimizer.step()
+        descend(loss, self.optimizer, self.work)
 
     def scores(self, x: Tensor) -> Tensor:
         """Return the cosine of each feature with the vectors of the seen classes."""

@@ -22,13 +22,14 @@ from earl.learning import (
     Work,
     adam,
     ask,
+    descend,
     forward,
     greedy_balanced,
     with_replay,
 )
 from earl.methods.frozen.front import Encoder, SplitResNet, length_of_base
 from earl.methods.frozen.quantizer import ProductQuantizer
-from earl.nn import Classifier, differentiate, feature_size
+from earl.nn import Classifier, feature_size
 from earl.randomness import Randomness
 
 
@@ -150,8 +151,7 @@ class REMIND(Learner):
         """Descend the cross-entropy; targets are class numbers (B,) or distributions (B, n)."""
         z = z[:, : len(self.classes)]
         loss = F.cross_entropy(z, targets.to(z.device))
-        differentiate(loss, self.optimizer)
-        self.optimizer.step()
+        descend(loss, self.optimizer, self.work)
 
     def scores(self, x: Tensor) -> Tensor:
         return ask(self.network, self.setting, x)[:, : len(self.classes)]

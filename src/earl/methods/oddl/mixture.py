@@ -8,10 +8,10 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from earl.learning import Classes, Setting, Stateful, adam, ask, forward
+from earl.learning import Classes, Setting, Stateful, Work, adam, ask, descend, forward
 from earl.methods.oddl.rmsprop import RMSprop
 from earl.methods.oddl.vae import VAE
-from earl.nn import Classifier, build, copy_frozen, differentiate, feature_size
+from earl.nn import Classifier, build, copy_frozen, feature_size
 from earl.randomness import Randomness
 
 
@@ -53,17 +53,16 @@ class Component:
         mine, theirs = self.known.state_dict()["ids"], other.known.state_dict()["ids"]
         return bool(torch.isin(mine, theirs).any())
 
-    def learn(self, x: Tensor, augmented: Tensor, y: Tensor, generator: Generator) -> None:
+    def learn(
+        self, x: Tensor, augmented: Tensor, y: Tensor, generator: Generator, work: Work
+    ) -> None:
         """Take a step each on CE(h(augmented), y) and on -ELBO(x); x raw, y class numbers."""
         z = forward(self.classifier, self.setting, augmented)[:, : len(self.known)]
-        self._step("classifier", F.cross_entropy(z, self.known.numbers(y).to(z.device)))
+        loss = F.cross_entropy(z, self.known.numbers(y).to(z.device))
+        descend(loss, self.optimizers["classifier"], work)
         noise = self.vae.noise(1, len(x), generator=generator)
-        self._step("vae", -self.vae(unit(x, z.device), noise).mean())
-
-    def _step(self, name: str, loss: Tensor) -> None:
-        optimizer = self.optimizers[name]
-        differentiate(loss, optimizer)
-        optimizer.step()
+        loss = -self.vae(unit(x, z.device), noise).mean()
+        descend(loss, self.optimizers["vae"], work)
 
     def probabilities(self, x: Tensor, n: int) -> Tensor:
         """Return its softmax for raw images x, 0 for classes it does not know, (B, n)."""

@@ -96,7 +96,8 @@ class ODDL(Learner):
         )
         learning = self.mixture.learning
         for i, component in enumerate(learning):
-            component.learn(X, augmented, Y, self.randomness.at(t, f"noise {i}"))
+            draw = self.randomness.at(t, f"noise {i}")
+            component.learn(X, augmented, Y, draw, self.work)
         n = len(learning) * len(Y)
         self.work.add(images=n, vae_images=n)
 

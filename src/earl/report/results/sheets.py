@@ -132,8 +132,10 @@ def values(group: Mapping[int, RunRecord], metric: str) -> dict[int, float]:
 
 
 def mean_of(group: Mapping[int, RunRecord], metric: str) -> str:
+    """Return mean, deviation and number of seeds; of numbers that are no percentages two digits."""
     found = spread([*values(group, metric).values()])
-    return f"{plus_minus(found.mean, found.std, 1)} ({found.n})"
+    digits = 1 if measure_of(metric, [*group.values()]).unit == "%" else 2
+    return f"{plus_minus(found.mean, found.std, digits)} ({found.n})"
 
 
 def difference(plus: Mapping[int, RunRecord], minus: Mapping[int, RunRecord], metric: str) -> str:

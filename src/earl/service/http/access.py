@@ -1,6 +1,6 @@
 """Who may do what: the token of a request, and the scope that a route asks for."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -13,15 +13,15 @@ from earl.service.tokens import ANYBODY, Scope, Token
 bearer = HTTPBearer(auto_error=False, description="A token of `earl serve` or `earl token add`.")
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
     found: Service = request.app.state.service
     return found
 
 
-def asks(scope: Scope) -> Callable[..., Token]:
+def asks(scope: Scope) -> Callable[..., Awaitable[Token]]:
     """Return what lets a request pass if its token has a scope."""
 
-    def check(
+    async def check(
         service: Annotated[Service, Depends(service_of)],
         given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)],
     ) -> Token:

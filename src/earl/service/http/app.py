@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 import earl
 from earl.service.http import asking, errors, teaching
@@ -41,8 +42,10 @@ def create_app(service: Service, more: Sequence[APIRouter] = ()) -> FastAPI:
     )
     metrics = Metrics(service.told)
     app.state.service, app.state.metrics = service, metrics
-    for router in (asking.router, teaching.router, *more):
+    routers = (asking.router, teaching.router, *more)
+    for router in routers:
         app.include_router(router)
+    app.state.routes = [r for router in routers for r in router.routes if isinstance(r, Route)]
     app.add_api_route("/", page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=PAGE), name="page")
     app.add_exception_handler(Refused, errors.on_refused)

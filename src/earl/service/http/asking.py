@@ -102,7 +102,7 @@ async def get_image(sample: schemas.Id, service: TheService, token: MayPredict) 
     return Response(data, media_type=media_type(data), headers=headers)
 
 
-@router.get("/metrics", responses={200: {"content": {"text/plain": {}}}}, response_class=Response)
+@router.get("/metrics", responses=schemas.METRICS, response_class=Response)
 async def get_metrics(request: Request, service: TheService, token: MayPredict) -> Response:
     """Return numbers for Prometheus."""
     text = await service.reading.run(request.app.state.metrics.text)

@@ -20,7 +20,11 @@ SECONDS = 10.0  # until a body must have come
 FORM, JSON = "multipart/form-data", "application/json"
 
 
-async def read(request: Request, most: int) -> FormData | dict[str, Any]:
+class Form(dict[str, list[str | bytes]]):
+    """The fields of a form: each a list, with the bytes of files."""
+
+
+async def read(request: Request, most: int) -> Form | dict[str, Any]:
     """Return the form or the JSON object that a request brings; Refused says what is wrong."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in (FORM, JSON):
@@ -28,7 +32,8 @@ async def read(request: Request, most: int) -> FormData | dict[str, Any]:
     try:
         async with asyncio.timeout(SECONDS):
             if kind == FORM:
-                return await request.form(max_files=most, max_fields=2 * most + 1)
+                async with request.form(max_files=most, max_fields=2 * most + 1) as form:
+                    return await whole(form)
             return json_object(await request.body())
     except TimeoutError:
         raise Refused(408, "too_slow", f"the request took longer than {SECONDS:.0f} s") from None
@@ -38,6 +43,15 @@ async def read(request: Request, most: int) -> FormData | dict[str, Any]:
         if error.status_code == 413:
             raise
         raise Refused(400, "bad_form", "the form cannot be read") from None
+
+
+async def whole(form: FormData) -> Form:
+    """Return a form with its files read."""
+    found = Form()
+    for name, value in form.multi_items():
+        content = await value.read() if isinstance(value, UploadFile) else value
+        found.setdefault(name, []).append(content)
+    return found
 
 
 def json_object(data: bytes) -> dict[str, Any]:
@@ -66,20 +80,30 @@ def decoded(text: object) -> bytes:
         raise Refused(422, "bad_base64", "the image is not base64") from None
 
 
-async def files(form: FormData, name: str, most: int) -> list[bytes]:
+def files(form: Form, name: str, most: int) -> list[bytes]:
     """Return the files of a form under one name."""
-    found = form.getlist(name)
-    if not found or len(found) > most or not all(isinstance(f, UploadFile) for f in found):
+    found = [value for value in form.get(name, []) if isinstance(value, bytes)]
+    if not 1 <= len(found) <= most or len(found) != len(form[name]):
         raise Refused(422, "no_image", f"send 1 to {most} files named {name}")
-    return [await file.read() for file in found if isinstance(file, UploadFile)]
+    return found
+
+
+def single(body: Form | dict[str, Any], name: str) -> object:
+    """Return a field that may come once; None if it is missing."""
+    value = body.get(name)
+    if not isinstance(body, Form):
+        return value
+    if value is not None and len(value) > 1:
+        raise Refused(422, f"bad_{name}", f"send the {name} once")
+    return value[0] if value else None
 
 
 async def images(request: Request, most: int) -> list[bytes]:
     """Return the images of a question."""
     body = await read(request, most)
-    if isinstance(body, FormData):
+    if isinstance(body, Form):
         only(body, "image")
-        return await files(body, "image", most)
+        return files(body, "image", most)
     only(body, "images")
     listed = body.get("images")
     if not isinstance(listed, list) or not 1 <= len(listed) <= most:
@@ -91,24 +115,25 @@ async def sample(request: Request, token: Token) -> Wish:
     """Return the one sample that a request brings."""
     body, key = await read(request, 1), key_of(request)
     only(body, "image", "label", "source")
-    if isinstance(body, FormData):
-        image = (await files(body, "image", 1))[0]
-    else:
-        image = decoded(body.get("image"))
-    return wish(image, body.get("label"), body.get("source"), token, key)
+    image = files(body, "image", 1)[0] if isinstance(body, Form) else decoded(body.get("image"))
+    return wish(image, single(body, "label"), single(body, "source"), token, key)
 
 
 async def samples(request: Request, token: Token, most: int) -> list[Wish]:
     """Return the samples of a batch; each has a key if the request has one."""
     body, key = await read(request, most), key_of(request)
     keys = [None if key is None else f"{key}#{place}" for place in range(most)]
-    if isinstance(body, FormData):
+    if isinstance(body, Form):
         only(body, "image", "label", "source")
-        data, labels = await files(body, "image", most), body.getlist("label")
+        data, labels, source = (
+            files(body, "image", most),
+            body.get("label", []),
+            single(body, "source"),
+        )
         if len(data) != len(labels):
             raise Refused(422, "bad_batch", "a batch has as many labels as images")
         rows = zip(data, labels, keys, strict=False)
-        return [wish(image, label, body.get("source"), token, k) for image, label, k in rows]
+        return [wish(image, label, source, token, k) for image, label, k in rows]
     only(body, "samples")
     listed = body.get("samples")
     if not isinstance(listed, list) or not 1 <= len(listed) <= most:

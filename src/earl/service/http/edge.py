@@ -32,6 +32,28 @@ HEADERS: Mapping[bytes, bytes] = {
 BATCHES = ("/learn/batch", "/predict")  # which may bring many images
 
 
+class Body:
+    """The body of a request as it comes: not too much of it, and not too much of all at a time."""
+
+    def __init__(self, receive: Receive, most: int, service: Service) -> None:
+        self._receive, self.most, self.service = receive, most, service
+        self.size = 0
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        size = len(message.get("body", b""))
+        self.size += size
+        self.service.in_flight += size
+        if self.size > self.most:
+            raise too_large(self.most)
+        if self.service.in_flight > self.service.limits.in_flight:
+            raise Refused(429, "busy", "too much is being sent at a time", retry_after=1)
+        return message
+
+    def release(self) -> None:
+        self.service.in_flight -= self.size
+
+
 class Edge:
     """Wraps the routes."""
 
@@ -56,10 +78,10 @@ class Edge:
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 
+        body = Body(receive, self._most(scope), self.service)
         try:
             self._check(scope)
-            limited = self._limited(scope, receive)
-            await self.app(scope, limited, send_with_headers)
+            await self.app(scope, body.receive, send_with_headers)
         except Refused as refusal:
             if not status:
                 await answer(refusal, request_id)(scope, receive, send_with_headers)
@@ -70,6 +92,7 @@ class Edge:
             wrong = Refused(500, "internal_error", "something went wrong here; see the log")
             await answer(wrong, request_id)(scope, receive, send_with_headers)
         finally:
+            body.release()
             self._note(scope, status, time.monotonic() - began, request_id)
 
     def _check(self, scope: Scope) -> None:
@@ -87,19 +110,6 @@ class Edge:
     def _most(self, scope: Scope) -> int:
         limits = self.service.limits
         return limits.batch_body if scope["path"] in BATCHES else limits.body
-
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        most, size = self._most(scope), 0
-
-        async def receive_limited() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > most:
-                raise too_large(most)
-            return message
-
-        return receive_limited
 
     def _note(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
         route = getattr(scope.get("route"), "path", "other")

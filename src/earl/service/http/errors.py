@@ -3,6 +3,7 @@
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.routing import Match, Route
 
 from earl.service.refusals import Refused
 
@@ -18,7 +19,7 @@ def answer(refusal: Refused, request_id: str) -> JSONResponse:
         headers["Retry-After"] = str(refusal.retry_after)
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if refusal.status in (408, 413):
+    if refusal.status == 408:
         headers["Connection"] = "close"  # the rest of the body is not wanted
     return JSONResponse(content, refusal.status, headers)
 
@@ -35,8 +36,16 @@ async def on_http_error(request: Request, error: Exception) -> JSONResponse:
     known = {404: "there is no such thing here", 405: "this cannot be done here"}
     detail = known.get(error.status_code, "the request cannot be understood")
     made = answer(Refused(error.status_code, code, detail), request.state.request_id)
-    made.headers.update(error.headers or {})
+    if error.status_code == 405:
+        made.headers["Allow"] = ", ".join(methods_of(request))
     return made
+
+
+def methods_of(request: Request) -> list[str]:
+    """Return what can be done at the path of a request; the framework names one route's alone."""
+    routes: list[Route] = request.app.state.routes
+    found = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in found for method in route.methods or ()}) or ["GET"]
 
 
 async def on_invalid(request: Request, error: Exception) -> JSONResponse:

@@ -125,7 +125,7 @@ class Status(BaseModel):
     samples: int
     accuracy: float
     recent: float
-    curve: list[tuple[int, float]]
+    curve: list[list[float]]
     rate: float
     classes: int
     capacity: int | None
@@ -167,8 +167,13 @@ EVENTS: Responses = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
     **{status: {"model": Error} for status in (400, 401, 403, 429)},
 }
+METRICS: Responses = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+    **{status: {"model": Error} for status in (400, 401, 403)},
+}
 FILE = {"type": "string", "format": "binary"}
 TEXT = {"type": "string", "minLength": 1, "maxLength": 128}
+OPTIONAL = {"type": ["string", "null"], "minLength": 1, "maxLength": 128}
 BASE64 = {"type": "string", "contentEncoding": "base64"}
 KEY = {
     "name": "Idempotency-Key",
@@ -201,17 +206,19 @@ def many(item: Mapping[str, Any], most: int) -> dict[str, Any]:
     return {"type": "array", "items": dict(item), "minItems": 1, "maxItems": most}
 
 
-SAMPLE = {"image": BASE64, "label": TEXT, "source": TEXT}
+SAMPLE = {"image": BASE64, "label": TEXT, "source": OPTIONAL}
 ONE = {"image": PIXEL, "label": "dot"}
 LEARN = {
     "parameters": [KEY],
-    "requestBody": body({**SAMPLE, "image": FILE}, SAMPLE, {**ONE, "source": "camera-2"}),
+    "requestBody": body(
+        {"image": FILE, "label": TEXT, "source": TEXT}, SAMPLE, {**ONE, "source": "camera-2"}
+    ),
 }
 BATCH = {
     "parameters": [KEY],
     "requestBody": body(
         {"image": many(FILE, 256), "label": many(TEXT, 256), "source": TEXT},
-        {"samples": many(shape({**SAMPLE, "key": TEXT}), 256)},
+        {"samples": many(shape({**SAMPLE, "key": OPTIONAL}), 256)},
         {"samples": [ONE, {**ONE, "key": "2"}]},
     ),
 }

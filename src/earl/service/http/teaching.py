@@ -56,7 +56,7 @@ async def relabel(
     """Give a sample another label: it is unlearned as far as it can be, and learned with that."""
     body = await bodies.read(request, 1)
     bodies.only(body, "label")
-    label, key = checked_text(body.get("label"), "label"), bodies.key_of(request)
+    label, key = checked_text(bodies.single(body, "label"), "label"), bodies.key_of(request)
     wish = Wish(kind="relabel", sample=sample, label=label, token=token.name, key=key)
     (receipt,) = await service.learn([wish], token)
     return JSONResponse({**shown(receipt), "label": label}, ACCEPTED)
