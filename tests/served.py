@@ -1,5 +1,6 @@
-"""A service in a process of its own, for tests that talk to it."""
+"""A service in a process of its own, and images to teach it, for tests that talk to it."""
 
+import io
 import os
 import re
 import signal
@@ -9,10 +10,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
 from children import Children
 
+COLOURS = {"sky": (40, 90, 200), "sand": (230, 190, 110), "wood": (60, 40, 20)}
 SMALL = ("--image-size", "16", "--memory-size", "60", "--steps-per-sample", "4")
 SETTINGS = {"depth": 8, "width": 4, "d": 31, "hidden": 32, "lr": 3e-3, "batch_size": 8}
+
+
+def picture(kind: str, seed: int = 0, number: int = 0) -> bytes:
+    """Return a noisy image of one colour as the bytes of a PNG file."""
+    noise = np.random.default_rng((seed, number)).integers(-30, 31, (20, 20, 3))
+    pixels = np.clip(np.array(COLOURS[kind]) + noise, 0, 255).astype(np.uint8)
+    data = io.BytesIO()
+    Image.fromarray(pixels).save(data, "PNG")
+    return data.getvalue()
 
 
 @dataclass(frozen=True)

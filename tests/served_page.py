@@ -1,24 +1,10 @@
 """What tests do on the page of the service: choose images, teach them, wait for what follows."""
 
-import io
-
-import numpy as np
-from PIL import Image
-
 from browsers import playwright
+from served import picture
 
-COLOURS = {"sky": (40, 90, 200), "sand": (230, 190, 110), "wood": (60, 40, 20)}
 SECONDS = 30_000  # milliseconds; a busy machine may take that long
 expect = playwright.expect
-
-
-def picture(kind, seed=0, number=0):
-    """Return a noisy image of one colour as the bytes of a PNG file."""
-    noise = np.random.default_rng((seed, number)).integers(-30, 31, (20, 20, 3))
-    pixels = np.clip(np.array(COLOURS[kind]) + noise, 0, 255).astype(np.uint8)
-    data = io.BytesIO()
-    Image.fromarray(pixels).save(data, "PNG")
-    return data.getvalue()
 
 
 def pictures(kind, count=1, seed=0):

@@ -5,12 +5,11 @@ import re
 
 import pytest
 
-from served import serving
+from served import picture, serving
 from served_page import (
     SECONDS,
     expect,
     learned,
-    picture,
     pictures,
     show,
     taught,
