@@ -12,7 +12,9 @@ import typer
 
 import earl
 from earl.cli import bench as cli_bench
+from earl.cli import client as cli_client
 from earl.cli import data as cli_data
+from earl.cli import forget as cli_forget
 from earl.cli import learn as cli_learn
 from earl.cli import list as cli_list
 from earl.cli import predict as cli_predict
@@ -44,6 +46,7 @@ app = typer.Typer(
 app.add_typer(cli_stream.app, name="stream")
 app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_serve.app, name="token")
+app.add_typer(cli_client.app, name="client")
 
 
 def print_version(wanted: bool) -> None:
@@ -85,6 +88,7 @@ app.command()(cli_learn.learn)
 app.command()(cli_predict.predict)
 app.command()(cli_show.show)
 app.command()(cli_serve.serve)
+app.command()(cli_forget.forget)
 app.command()(cli_run.run)
 app.command()(cli_run.resume)
 app.command()(cli_settings.settings)

@@ -62,19 +62,28 @@ def connect(path: Path, *, read_only: bool = True) -> sqlite3.Connection:
 
 
 class Journal:
-    """The journal of one state directory, for reading; made if it is missing."""
+    """The journal of one state directory, for reading; made if it is missing.
 
-    def __init__(self, folder: Path, parameters: Mapping[str, Any]) -> None:
+    With `read_only` nothing is made or changed, and another process may write meanwhile.
+    """
+
+    def __init__(
+        self, folder: Path, parameters: Mapping[str, Any], *, read_only: bool = False
+    ) -> None:
         self.path = folder / NAME
         self._local = threading.local()
         self._open: set[sqlite3.Connection] = set()  # of all threads
-        if not self.path.exists():
-            write_file(self.path, b"")
-            fsync_dir(folder)
-        with closing(connect(self.path, read_only=False)) as db:
-            self._prepare(db, parameters)
+        if not read_only:
+            self._make(parameters)
         self.id = self.meta("id")
         self.parameters: dict[str, Any] = json.loads(self.meta("parameters"))
+
+    def _make(self, parameters: Mapping[str, Any]) -> None:
+        if not self.path.exists():
+            write_file(self.path, b"")
+            fsync_dir(self.path.parent)
+        with closing(connect(self.path, read_only=False)) as db:
+            self._prepare(db, parameters)
 
     def _prepare(self, db: sqlite3.Connection, parameters: Mapping[str, Any]) -> None:
         try:
@@ -149,6 +158,11 @@ class Journal:
         """Return every label that was ever taught, with the operation that brought it."""
         rows = self.db.execute("SELECT label, since FROM labels ORDER BY since")
         return {row["label"]: row["since"] for row in rows}
+
+    def sources(self) -> dict[str, int]:
+        """Return how many samples came from each source."""
+        rows = self.db.execute("SELECT source, count(*) AS n FROM samples GROUP BY source")
+        return {row["source"]: row["n"] for row in rows}
 
     def sample(self, sample: int) -> sqlite3.Row | None:
         """Return what is known of a sample."""

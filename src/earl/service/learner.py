@@ -7,18 +7,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from earl.errors import EarlError, NotFinite
+from earl.errors import EarlError, NoProgress
 from earl.estimator import EARLClassifier
 from earl.service.gauge import Gauge, choose
 from earl.service.images import decoded
 from earl.service.journal import Journal
 from earl.service.limits import Limits
 from earl.service.operations import Operation, Outcome, apply
-from earl.service.published import Published
+from earl.service.published import Published, image_size
 from earl.service.snapshots import Snapshots
 from earl.service.writer import Writer
 
-IN_A_ROW = 10  # steps that come to nothing before learning pauses
 PATIENCE = 20.0  # so many times longer than making a published model, it waits until the next
 RECENT = 64  # operations whose times tell the rate
 
@@ -51,7 +50,6 @@ class LearnerThread(threading.Thread):
         self.paused: str | None = None
         self.skipped = 0  # operations that came to nothing
         self.gauge = Gauge()
-        self._in_a_row = 0
         self._cost, self._published_at = 0.0, time.monotonic()
         self._times: deque[float] = deque(maxlen=RECENT)
 
@@ -88,10 +86,15 @@ class LearnerThread(threading.Thread):
         """Do some operations; tell whether there were any."""
         found = False
         for operation in self.journal.after(self.applied):
-            if self.stopping or self.paused is not None:
+            if self.stopping:
                 break
             found = True
-            outcome = self._do(operation)
+            try:
+                outcome = self._do(operation)
+            except NoProgress as error:  # it may be tried again by another start
+                self.paused = str(error)
+                log.error("paused", extra={"seq": self.applied, "why": str(error)})
+                break
             self.applied = operation.seq
             self._times.append(time.monotonic())
             self._announce(operation, outcome)
@@ -104,17 +107,12 @@ class LearnerThread(threading.Thread):
     def _do(self, operation: Operation) -> Outcome:
         """Do one operation; one that cannot be done is skipped, here and in every replay."""
         try:
-            image = operation.image
-            size = self.clf.image_size
-            outcome = apply(self.clf, operation, None if image is None else decoded(image, size))
-            self._in_a_row = 0
-            return outcome
+            image, size = operation.image, image_size(self.clf._current())
+            return apply(self.clf, operation, None if image is None else decoded(image, size))
+        except NoProgress:
+            raise
         except EarlError as error:
             self.skipped += 1
-            if isinstance(error, NotFinite):
-                self._in_a_row += 1
-                if self._in_a_row >= IN_A_ROW:
-                    self.paused = f"{IN_A_ROW} steps in a row led to numbers that are none"
             log.warning("skipped", extra={"seq": operation.seq, "why": str(error)[:200]})
             return Outcome(error=str(error)[:200])
 

@@ -87,3 +87,8 @@ def remembered(model: Model) -> dict[int, int]:
 def size(model: Model) -> int:
     """Return the bytes that a model holds in order to answer and to go on."""
     return 0 if model.learner is None else sum(bytes_held(model.learner).values())
+
+
+def image_size(model: Model) -> int:
+    """Return the pixels of a side of the images that a model takes."""
+    return model.reader.shape[1]

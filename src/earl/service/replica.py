@@ -13,7 +13,7 @@ from earl.service.gauge import Reading
 from earl.service.journal import NAME
 from earl.service.learner import Tell
 from earl.service.limits import Limits
-from earl.service.published import Published
+from earl.service.published import Published, image_size
 from earl.storage.manifest import newest_step
 from earl.storage.snapshot import Snapshot, peek_newest
 
@@ -101,7 +101,7 @@ class Replica:
 
     @property
     def skipped(self) -> int:
-        return 0
+        return self.published.model.skipped_steps
 
     @property
     def capacity(self) -> int | None:
@@ -114,7 +114,7 @@ class Replica:
 
     @property
     def image_size(self) -> int:
-        return self.published.model.parameters.image_size
+        return image_size(self.published.model)
 
     def reasons(self) -> list[str]:
         dead = None if self._thread.is_alive() else "it does not follow its writer any more"

@@ -21,9 +21,10 @@ from earl.service.journal import NAME, WAL_LIMIT, Journal
 from earl.service.learner import LearnerThread, Tell
 from earl.service.limits import Limits
 from earl.service.operations import Receipt, Wish
-from earl.service.published import Published
+from earl.service.published import Published, image_size
 from earl.service.refusals import Refused
 from earl.service.snapshots import Snapshots
+from earl.service.swap import finish
 from earl.service.writer import Admit, Writer
 from earl.storage.files import lock_directory, make_directory
 
@@ -54,6 +55,7 @@ class Session:
             raise
 
     def _open(self, given: dict[str, Any]) -> None:
+        finish(self.folder)
         if not (self.folder / NAME).exists() and list(self.folder.glob("*snap-*")):
             raise SnapshotError(f"{self.folder} has snapshots but no {NAME}; put it back")
         self.journal = Journal(self.folder, begun_with(given))
@@ -98,7 +100,7 @@ class Session:
     def stop(self) -> None:
         """Finish the present step, save, and let the directory go."""
         self.learner.end()
-        if self.learner.failed is None and self.learner.paused is None:
+        if self.learner.failed is None:
             self.learner.snapshot()
             self.snapshots.wait()
         self.journal.close()
@@ -178,7 +180,8 @@ class Session:
 
     @property
     def skipped(self) -> int:
-        return self.learner.skipped
+        """Operations that could not be done, and training steps that were undone."""
+        return self.learner.skipped + self.published.model.skipped_steps
 
     @property
     def reading(self) -> Reading:
@@ -193,7 +196,7 @@ class Session:
 
     @property
     def image_size(self) -> int:
-        return int(self.journal.parameters["image_size"])
+        return image_size(self.published.model)
 
     def reasons(self) -> list[str]:
         """Return what is wrong; nothing if all is well."""
