@@ -18,7 +18,7 @@ ORDER = [
     {"methods"},
     {"evaluation"},
     {"experiments", "estimator"},
-    {"report", "bench"},
+    {"report", "bench", "service"},
     {"cli", "__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

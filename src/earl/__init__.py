@@ -7,6 +7,7 @@ __version__ = "0.1.0.dev0"
 # name -> module; imported when first used, so that `import earl` does not import torch
 _WHERE = {
     "Augment": "earl.nn.augment",
+    "Client": "earl.service.client",
     "DATASETS": "earl.experiments.catalogue",
     "Dataset": "earl.data.dataset",
     "EARL": "earl.methods.earl",
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from earl.nn.etf import SimplexETF
     from earl.nn.resnet import ResNet
     from earl.randomness import Randomness
+    from earl.service.client import Client
 
 __all__ = [
     "DATASETS",
@@ -67,6 +69,7 @@ __all__ = [
     "STREAMS",
     "UNKNOWN",
     "Augment",
+    "Client",
     "Dataset",
     "EARLClassifier",
     "EarlError",

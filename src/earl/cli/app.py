@@ -12,7 +12,9 @@ import typer
 
 import earl
 from earl.cli import bench as cli_bench
+from earl.cli import client as cli_client
 from earl.cli import data as cli_data
+from earl.cli import forget as cli_forget
 from earl.cli import learn as cli_learn
 from earl.cli import list as cli_list
 from earl.cli import predict as cli_predict
@@ -20,6 +22,7 @@ from earl.cli import report as cli_report
 from earl.cli import reproduce as cli_reproduce
 from earl.cli import results as cli_results
 from earl.cli import run as cli_run
+from earl.cli import serve as cli_serve
 from earl.cli import settings as cli_settings
 from earl.cli import show as cli_show
 from earl.cli import stream as cli_stream
@@ -42,6 +45,8 @@ app = typer.Typer(
 )
 app.add_typer(cli_stream.app, name="stream")
 app.add_typer(cli_data.app, name="data")
+app.add_typer(cli_serve.app, name="token")
+app.add_typer(cli_client.app, name="client")
 
 
 def print_version(wanted: bool) -> None:
@@ -82,6 +87,8 @@ def demo(out: Out = Path("earl-demo"), seed: Seed = 1, as_json: Json = False) ->
 app.command()(cli_learn.learn)
 app.command()(cli_predict.predict)
 app.command()(cli_show.show)
+app.command()(cli_serve.serve)
+app.command()(cli_forget.forget)
 app.command()(cli_run.run)
 app.command()(cli_run.resume)
 app.command()(cli_settings.settings)

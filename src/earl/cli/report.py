@@ -19,6 +19,7 @@ from earl.cli.options import (
 )
 from earl.cli.output import keep_fonts, writable
 from earl.cli.text import complain, print_json, put, say
+from earl.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,13 +66,14 @@ class TableFormat(StrEnum):
 
 
 class ExportFormat(StrEnum):
-    """What histories can be written as; onnx is for a model that was taught."""
+    """What histories can be written as; onnx is for a model, taught for what a service learned."""
 
     csv = "csv"
     parquet = "parquet"
     tensorboard = "tensorboard"
     records = "records"
     onnx = "onnx"
+    taught = "taught"
 
 
 def table(
@@ -209,15 +211,25 @@ def report(
 
 def export(
     to: Annotated[ExportFormat, typer.Argument(help="What to write.")],
-    folders: Folders,
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders with run directories, or a model.")
+    ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The folder to write to, or the ONNX file."),
+        typer.Option("--out", "-o", help="The folder to write to, or the ONNX or parquet file."),
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="The folder of a service, for what it was taught.")
     ] = None,
     where: Where = None,
     as_json: Json = False,
 ) -> None:
-    """Write histories as CSV or parquet, for TensorBoard, or as records; or a model as ONNX."""
+    """Write histories as CSV, parquet or records; a model as ONNX; what a service was taught."""
+    if to is ExportFormat.taught:
+        export_taught(state, out or Path("taught"), as_json)
+        return
+    if not folders:
+        raise InvalidInput(f"{to} needs folders with runs, or the folder of a model")
     if to is ExportFormat.onnx:
         export_model(folders, out, as_json)
         return
@@ -248,10 +260,26 @@ def export(
     settle(runs)
 
 
+def export_taught(state: Path | None, out: Path, as_json: bool) -> None:
+    """Write every image and label that a service was taught, as folders or as a parquet file."""
+    from earl.service.exporting import export_folders, export_parquet, opened
+
+    if state is None:
+        raise InvalidInput("taught needs the folder of a service: --state ...")
+    journal = opened(state)
+    if out.suffix == ".parquet":
+        count = export_parquet(journal, writable(out))
+    else:
+        count = export_folders(journal, out)
+    journal.close()
+    if as_json:
+        print_json({"state": str(state), "samples": count, "written": [out.as_posix()]})
+    else:
+        say(f"{out}: {count} samples")
+
+
 def export_model(folders: list[Path], out: Path | None, as_json: bool) -> None:
     """Write the model of `earl learn` as an ONNX file."""
-    from earl.cli.output import writable
-    from earl.errors import InvalidInput
     from earl.estimator import EARLClassifier
 
     if len(folders) != 1:

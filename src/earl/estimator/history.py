@@ -83,6 +83,14 @@ class History:
         if number < len(self.classes):
             self.classes[number] = Tally()
 
+    def copy(self) -> "History":
+        twin = History()
+        twin.all, *twin.classes = (
+            Tally(t.samples, t.right, t.bits) for t in (self.all, *self.classes)
+        )
+        twin.points, twin.width = list(self.points), self.width
+        return twin
+
     def curve(self) -> tuple[tuple[int, float], ...]:
         total = self.all.samples
         ends = [min(total, self.width * (place + 1)) for place in range(len(self.points))]

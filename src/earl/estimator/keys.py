@@ -54,6 +54,11 @@ class Keys:
         entry = content(x), number
         return next((key for key, found in self._found.items() if found == entry), None)
 
+    def copy(self) -> "Keys":
+        twin = Keys()
+        twin._found = dict(self._found)
+        return twin
+
     def state_dict(self) -> dict[str, Any]:
         return {"keys": packed([[key, *entry] for key, entry in self._found.items()])}
 

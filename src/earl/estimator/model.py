@@ -188,11 +188,14 @@ class Model:
         assert self.learner is not None
         with self.held(), torch.inference_mode():
             parts = [self.learner.scores(part) for part in x.split(AT_ONCE)]
-        scores = torch.cat(parts) if len(parts) > 1 else parts[0]
-        if self.forgotten:
-            gone = [c in self.forgotten for c in self.taught().tolist()]
-            scores = scores.masked_fill(torch.tensor(gone, device=scores.device), -torch.inf)
-        return scores
+        return self.without_forgotten(torch.cat(parts) if len(parts) > 1 else parts[0])
+
+    def without_forgotten(self, scores: Tensor) -> Tensor:
+        """Return scores (n, taught) with -inf for labels that were forgotten."""
+        if not self.forgotten:
+            return scores
+        gone = [c in self.forgotten for c in self.taught().tolist()]
+        return scores.masked_fill(torch.tensor(gone, device=scores.device), -torch.inf)
 
     def numbers(self, x: Tensor) -> Tensor:
         """Return the number of the most likely label of each sample, (n,)."""
@@ -202,10 +205,13 @@ class Model:
 
     def probabilities(self, x: Tensor) -> Tensor:
         """Return the probabilities of all labels, float64 (n, labels); 0 for those never taught."""
-        scores = self.scores(x)
+        return self.shares(self.scores(x))
+
+    def shares(self, scores: Tensor) -> Tensor:
+        """Return scores (n, taught) as probabilities of all labels, float64 (n, labels)."""
         most_likely(scores)  # refuses numbers that are none
         shares = torch.softmax(self.sharpness * scores.double(), dim=1).cpu()
-        table = torch.zeros(len(x), len(self.labels), dtype=torch.float64)
+        table = torch.zeros(len(scores), len(self.labels), dtype=torch.float64)
         return table.index_copy_(1, self.taught(), shares)
 
     @property

@@ -114,6 +114,23 @@ def read_newest(root: Path) -> Snapshot | None:
     return None
 
 
+def peek_newest(root: Path) -> Snapshot | None:
+    """Return the newest snapshot that is whole, and change nothing: for those who only read.
+
+    One that is damaged, or that its writer removes meanwhile, is passed over; SnapshotError if
+    there are some and none can be read.
+    """
+    reasons = []
+    for path in snapshots_in(root):
+        try:
+            return _load(path)
+        except (ValueError, OSError) as reason:
+            reasons.append(f"{path.name!r}: {reason}")
+    if reasons:
+        raise SnapshotError(f"no snapshot in {root} can be read ({'; '.join(reasons)})")
+    return None
+
+
 def _encode(step: int, state: State, about: Mapping[str, Json]) -> dict[str, bytes | bytearray]:
     tensors, skeleton = flatten(state)
     data = _pack(tensors)

@@ -1,0 +1,54 @@
+"""Limits of the service: nothing that it holds, and nothing that it waits for, is without one."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from earl.service.images import ImageLimits
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a service takes at most; every number can be chosen when it is started."""
+
+    images: ImageLimits = field(default_factory=ImageLimits)
+    waiting: int = 1024  # operations that are acknowledged and not learned yet
+    batch: int = 256  # samples of one request
+    body: int = 12 << 20  # bytes of a request; base64 takes a third more than the image
+    batch_body: int = 32 << 20
+    in_flight: int = 96 << 20  # bytes of all requests at a time
+    journal: int = 16 << 30  # bytes
+    free: int = 64 << 20  # bytes that are left on the disk, for snapshots
+    retention: int | None = None  # operations that are kept; all if None
+    new_classes: int = 20  # labels that a token without the scope admin may add in an hour
+    connections: int = 512
+    listeners: int = 32  # of events
+    snapshot_seconds: float = 30.0
+    publish_seconds: float = 0.25  # between two published models, where making one is costly
+
+
+class Quota:
+    """Counts what each name has taken within the last hour."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.most, self.clock = most, clock
+        self._taken: dict[str, deque[float]] = {}
+
+    def left(self, name: str) -> int:
+        """Return how much more a name may take now."""
+        taken = self._taken.setdefault(name, deque())
+        while taken and self.clock() - taken[0] >= HOUR:
+            taken.popleft()
+        return self.most - len(taken)
+
+    def take(self, name: str, count: int) -> None:
+        """Count what a name takes."""
+        self._taken.setdefault(name, deque()).extend([self.clock()] * count)
+
+    def wait(self, name: str) -> int:
+        """Return the seconds until a name may take one more."""
+        taken = self._taken.get(name)
+        return max(1, int(HOUR - (self.clock() - taken[0])) + 1) if taken else 1

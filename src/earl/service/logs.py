@@ -1,0 +1,19 @@
+"""Logs: one event a line, each a JSON object in ASCII, so that no text can forge a line."""
+
+import json
+import logging
+from datetime import UTC, datetime
+
+KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as one line of JSON: time, level, event, and what was given with it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": time, "level": record.levelname.lower(), "event": record.getMessage()}
+        line |= {name: value for name, value in vars(record).items() if name not in KNOWN}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)  # ASCII: whatever acts on a terminal is spelled out

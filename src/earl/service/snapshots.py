@@ -1,0 +1,85 @@
+"""Snapshots of the service: made between two steps, written by a thread, read at the start."""
+
+import copy
+import threading
+import time
+from pathlib import Path
+
+import earl
+from earl.errors import EarlError, SnapshotError
+from earl.estimator import EARLClassifier
+from earl.estimator.model import Model
+from earl.estimator.saving import KIND, model_state, summary
+from earl.storage.manifest import Json, read_about, snapshots_in, step_of
+from earl.storage.snapshot import write_snapshot
+
+COST = 30.0  # so many times longer than a snapshot stops learning, it waits until the next
+
+
+def load(folder: Path, journal: str) -> tuple[EARLClassifier, int] | None:
+    """Return the model of the newest whole snapshot and the operation it was made after."""
+    if not snapshots_in(folder) and not list(folder.glob("bad-snap-*")):
+        return None
+    found = read_about(folder)
+    if found is not None and found[1].get("journal") != journal:
+        raise SnapshotError(
+            f"{found[0]} belongs to another journal than {folder / 'journal.db'}; put the right "
+            "one back, or choose another directory"
+        )
+    clf = EARLClassifier.load(folder)
+    assert clf._home is not None
+    return clf, clf._home[1]
+
+
+class Snapshots:
+    """Writes snapshots of a model, one at a time; learning waits only while its state is copied."""
+
+    def __init__(self, folder: Path, journal: str, seconds: float) -> None:
+        self.folder, self.journal, self.seconds = folder, journal, seconds
+        self.failed: str | None = None  # why the last one could not be written
+        self.bytes = 0
+        self.newest = max((step_of(path) for path in snapshots_in(folder)), default=-1)
+        self._thread: threading.Thread | None = None
+        self._next = time.monotonic() + seconds
+
+    @property
+    def older(self) -> int:
+        """The operation of the snapshot before the newest: what is before it is needed no more."""
+        steps = sorted((step_of(path) for path in snapshots_in(self.folder)), reverse=True)
+        return steps[1] if len(steps) > 1 else 0
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for the next one."""
+        busy = self._thread is not None and self._thread.is_alive()
+        return not busy and time.monotonic() >= self._next
+
+    def take(self, model: Model, seq: int) -> None:
+        """Copy the state as it is now, and have it written."""
+        self.wait()
+        if seq == self.newest:
+            return
+        began = time.monotonic()
+        state = copy.deepcopy(model_state(model))
+        about: dict[str, Json] = {"kind": KIND, "earl": earl.__version__, **summary(model)}
+        about["journal"] = self.journal
+        now = time.monotonic()
+        self._next = now + max(self.seconds, COST * (now - began))
+        self._thread = threading.Thread(
+            target=self._write, args=(seq, state, about), name="earl-snapshot", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until the snapshot that is being written is on the disk, or cannot be."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _write(self, seq: int, state: object, about: dict[str, Json]) -> None:
+        try:
+            path = write_snapshot(self.folder, seq, state, about=about)
+            self.bytes = sum(file.stat().st_size for file in path.iterdir())
+        except (OSError, EarlError) as error:  # the journal still holds everything
+            self.failed = f"a snapshot cannot be written: {error}"[:200]
+        else:
+            self.newest, self.failed = seq, None
