@@ -185,8 +185,10 @@ def test_a_class_short_of_pairs_is_asked_about_with_all_others_full() -> None:
 
 def test_the_guards_are_timed_beside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "EVERY", 3)
-    (figure,) = guards.guards(Effort(seconds=0, turns=1, quick=True))
-    assert figure.target == 0.01 and set(figure.times) == {"guards", "run"}
+    monkeypatch.setattr(guards, "STEPS", 3)
+    step, run = guards.guards(Effort(seconds=0, turns=1, quick=True))
+    assert set(step.times) == {"guard", "step"} and set(run.times) == {"guards", "run"}
+    assert step.target == run.target == guards.SMALL
 
 
 def test_the_largest_tensor_is_seen_even_if_it_is_gone() -> None:

@@ -23,7 +23,6 @@ from earl.storage.files import fsync_dir
 SIZE = 96  # pixels, as by default
 BEFORE = 24  # samples that were learned
 LABELS = 4
-OPTIMISER = "import torch; torch.optim.Adam([torch.zeros(1, requires_grad=True)])"
 FEATURES = 1024  # of a model whose state has some 50 MB
 
 
@@ -117,13 +116,11 @@ def saving(effort: Effort) -> Iterator[Measured]:
         case = f"save of {size / 1e6:.0f} MB ÷ write and fsync"
         yield ratio_of(case, times, "save", "write", target=3.0)
         load = f"from earl import EARLClassifier; EARLClassifier.load({str(model)!r})"
-        scripts = {"load": load, "import torch": "import torch", "first optimiser": OPTIMISER}
+        scripts = {"load": load, "import torch": "import torch"}
         things = {name: running([sys.executable, "-c", text]) for name, text in scripts.items()}
         times = take_turns(things, few, clock=time.perf_counter)
         seconds = times.difference("load", "import torch")
         yield Measured(case="load − import torch", value=seconds, unit="s", target=1.0)
-        seconds = times.difference("load", "first optimiser")
-        yield Measured(case="load − import torch and make an optimiser", value=seconds, unit="s")
 
 
 def saved(clf: EARLClassifier, folder: Path) -> Thing:
