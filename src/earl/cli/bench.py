@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def bench(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Take minutes less; the figures are less precise.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Faster, and less precise.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 if a figure misses its target.")
     ] = False,
@@ -29,8 +27,7 @@ def bench(
         bool, typer.Option("--profile", help="Show where the time of a step goes instead.")
     ] = False,
     only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ROW", help="Measure only this row; may be repeated."),
+        list[str] | None, typer.Option(metavar="ROW", help="Only this row; may be repeated.")
     ] = None,
     history: Annotated[
         Path | None, typer.Option(help="Add a full run to this file, not to that of the checkout.")
