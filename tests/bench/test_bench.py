@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from earl.bench import guards, record, rows, starts
+from earl.bench import guards, neighbours, record, rows, starts
 from earl.bench.measured import Measured, ratio_of
 from earl.bench.neighbours import neighbour, spinning_on
 from earl.bench.parts import LargestTensor, asking
@@ -226,7 +226,10 @@ def test_the_row_of_opening_compares_the_hashes_of_all_images(
 # ---- others on the machine
 
 
-def test_learning_is_timed_beside_a_process_that_spins_and_without() -> None:
+def test_learning_is_timed_beside_a_process_that_spins_and_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(neighbours, "DIGITS", neighbours.Work("shapes", (3, 8, 8), 2, {}))
     (figure,) = neighbour(Effort(seconds=0, turns=1, quick=True))
     assert figure.target == 1.5 and set(figure.times) == {"busy", "quiet"}
     assert figure.value == pytest.approx(figure.times["busy"] / figure.times["quiet"] / 2)

@@ -38,7 +38,8 @@ Sustained = Annotated[
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(help="A table or figure of the paper; none lists them.")
+        str | None,
+        typer.Argument(help="A table or figure of the paper; without one, all are listed."),
     ] = None,
     scale: Annotated[
         Scale, typer.Option(help="The paper's own settings, or a size for CPUs.")

@@ -121,7 +121,7 @@ class Experiment(ExperimentFields):
     def recorded(cls, record: Mapping[str, Any]) -> "Experiment":
         """Return the experiment of a run's record, with the settings that it had when it began.
 
-        Recipes and defaults may have changed since: what was another value then is given now.
+        Recipes and defaults may have changed since: a setting that was another one then is given.
         """
         plain = cls.from_dict({**record["experiment"], "settings": {}})
         usual, given = plain.usual, record["experiment"]["settings"]

@@ -62,7 +62,7 @@ class Options:
         return {name: self._options[name].read(value) for name, value in given.items()}
 
     def complete(self, recipe: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
-        """Return every option's value: as given, else from the recipe, else its default."""
+        """Return every option's value: the given one, else that of the recipe, else the default."""
         known = {name: value for name, value in recipe.items() if name in self._options}
         chosen = self.read(known) | self.read(given)
         return {name: chosen.get(name, option.default) for name, option in self._options.items()}

@@ -17,7 +17,7 @@ PLACE = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end of table -->)", re.
 def stale_pages(description: Description) -> dict[Path, str]:
     """Return the new texts of the pages that do not show what the records say.
 
-    Every described table must stand in a page, and every place in a page be described.
+    Every described table must have a place in a page, and every place must be described.
     """
     tables: dict[str, str] = {}
     for name, sheet in description.sheets.items():

@@ -112,7 +112,7 @@ def both(
 
 
 def select(runs: Sequence[RunRecord], where: Sequence[str]) -> dict[int, RunRecord]:
-    """Return the runs that fit by seed, none if there are none; they differ in nothing else."""
+    """Return the runs that fit, by seed; they must differ in nothing but the seed."""
     try:
         chosen = distinct(choose_runs(runs, where))
     except (DataNotFound, KeyError):
@@ -151,7 +151,7 @@ def difference(plus: Mapping[int, RunRecord], minus: Mapping[int, RunRecord], me
 
 
 def flops(group: Mapping[int, RunRecord]) -> str:
-    """Return what training has cost, on the mean."""
+    """Return what training has cost, the mean of the runs."""
     costs = [run.history[-1].numbers.get("flops") for run in group.values()]
     known = [cost for cost in costs if cost is not None]
     return quantity(fmean(known), "FLOP") if known else NOTHING
