@@ -1,7 +1,7 @@
 """The command `earl learn`: teach a model of your own with your own images."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,22 +16,27 @@ if TYPE_CHECKING:
 
 Model = Annotated[Path, typer.Argument(help="The folder of the model; made if it is missing.")]
 
+Backbone = Annotated[
+    str | None,
+    typer.Option(
+        help="A network that was trained before: efficientnet-lite0 or hf:NAME. It stays as it is, "
+        "unless --frozen false lets it learn, or --frozen front its last stage."
+    ),
+]
+Frozen = Literal["true", "false", "front"]
+ImageSize = Annotated[
+    int | None, typer.Option(min=1, help="Pixels of a side; the backbone's own, or 96.")
+]
+
 
 def learn(
     model: Model,
     images: Annotated[Path, typer.Argument(help="A folder per class, a CSV file, or one image.")],
     label: Annotated[str | None, typer.Option(help="What the image, or the folder, shows.")] = None,
     method: Annotated[str | None, typer.Option(help="See: earl list methods; else earl.")] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="A network trained before: efficientnet-lite0 or hf:NAME."),
-    ] = None,
-    frozen: Annotated[
-        bool | None, typer.Option(help="Keep the backbone as it is; if it was trained before.")
-    ] = None,
-    image_size: Annotated[
-        int | None, typer.Option(min=1, help="Pixels of a side; the backbone's own, or 96.")
-    ] = None,
+    backbone: Backbone = None,
+    frozen: Annotated[Frozen | None, typer.Option(help="See --backbone.")] = None,
+    image_size: ImageSize = None,
     memory_size: Annotated[int | None, typer.Option(min=1, help="Images kept; 500.")] = None,
     max_classes: Annotated[int | None, typer.Option(min=1, help="One more is refused.")] = None,
     steps_per_sample: Annotated[float | None, typer.Option(help="Training steps; 1.")] = None,
@@ -50,7 +55,7 @@ def learn(
     given = {
         "method": method,
         "backbone": backbone,
-        "frozen": frozen,
+        "frozen": {"true": True, "false": False}.get(str(frozen), frozen),
         "image_size": image_size,
         "memory_size": memory_size,
         "max_classes": max_classes,

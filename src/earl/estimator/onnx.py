@@ -73,7 +73,7 @@ class Answer(nn.Module):
         seen = self.view(x)
         if self.eye is not None:
             seen = self.eye(seen)
-        if self.shape[1:] == (1, 1):  # features
+        if self.shape[1:] == (1, 1):  # features, and not maps
             seen = seen.reshape(-1, *self.shape)
         scores = self.scores(seen).index_select(1, self.answered)
         return scores, torch.softmax(self.sharp * scores, dim=1), scores.argmax(dim=1)

@@ -18,7 +18,7 @@ from earl.experiments.networks import options_for
 from earl.experiments.options import Options
 from earl.experiments.origins import Origins
 from earl.experiments.places import Places
-from earl.experiments.recipes import Value, recipe
+from earl.experiments.recipes import MAPS, Value, recipe
 from earl.experiments.streamfile import StreamFile, plan
 from earl.learning.setting import Setting
 from earl.nn.augment import Augment
@@ -87,8 +87,9 @@ class Experiment(ExperimentFields):
     def _recipe(self) -> Mapping[str, Value]:
         """The data set's settings; behind a frozen backbone a learner has those of embeddings."""
         part_of = {name: self._options.part(name) for name in self._options.names()}
-        frozen = self.settings.get("frozen") is True
-        return {**recipe(self.dataset, part_of), **(recipe(EMBEDDINGS) if frozen else {})}
+        frozen = self.settings.get("frozen")
+        behind = recipe(EMBEDDINGS) if frozen is True else MAPS if frozen == "front" else {}
+        return {**recipe(self.dataset, part_of), **behind}
 
     @cached_property
     def usual(self) -> Mapping[str, Value]:

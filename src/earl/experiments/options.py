@@ -34,7 +34,7 @@ class Option:
     def range(self) -> str:
         """Return in words which values it takes."""
         if get_origin(self.kind) is Literal:
-            return ", ".join(map(str, get_args(self.kind)))
+            return ", ".join(map(written, get_args(self.kind)))
         kinds = {bool: "true, false", int: "a whole number", float: "a number", str: "text"}
         return self.meaning.bounds() or kinds[self.kind]
 
@@ -94,9 +94,11 @@ def options_of(part: str, function: Callable[..., object]) -> list[Option]:
 def convert(given: Value, kind: Any) -> Value:
     """Return the value as bool, int, float, str or one of a Literal's; ValueError says why not."""
     if get_origin(kind) is Literal:
-        if given not in get_args(kind):
-            raise ValueError(f"is not one of {', '.join(map(str, get_args(kind)))}")
-        return given
+        known = {written(one): one for one in get_args(kind)}
+        if written(given) not in known:
+            raise ValueError(f"is not one of {', '.join(known)}")
+        choice: Value = known[written(given)]
+        return choice
     if kind is bool:
         truth = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
         if isinstance(given, bool):
@@ -109,6 +111,11 @@ def convert(given: Value, kind: Any) -> Value:
     if kind is str:
         return str(given)
     return number(given, whole=kind is int)
+
+
+def written(choice: Value) -> str:
+    """Return a choice as one writes it."""
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)
 
 
 def number(given: Value, whole: bool) -> int | float:

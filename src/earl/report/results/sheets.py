@@ -23,10 +23,14 @@ def markdown(sheet: Sheet, runs: Sequence[RunRecord]) -> str:
     titles, lines, used = make(sheet, finished)
     if not used:
         return f"No records yet: `{sheet.command}` makes them.\n"
+    return table(titles, lines, about(sheet, used))
+
+
+def table(titles: Sequence[str], lines: Sequence[Sequence[str]], below: str) -> str:
+    """Return a table in Markdown with a text below it."""
     rule = "|" + "---|" * len(titles)
-    table = "\n".join(row(cells) for cells in (titles, *lines))
-    head, _, body = table.partition("\n")
-    return f"{head}\n{rule}\n{body}\n\n{about(sheet, used)}\n"
+    body = "\n".join(row(cells) for cells in lines)
+    return f"{row(titles)}\n{rule}\n{body}\n\n{below}\n"
 
 
 def row(cells: Sequence[str]) -> str:
