@@ -49,8 +49,7 @@ def test_a_token_that_may_only_ask_is_told_so_when_it_teaches(service, folder, v
     taught(page, 0)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
 def test_the_page_is_never_wider_than_the_screen(scheme, width, service, visit):
     page = visit(service.page, color_scheme=scheme, viewport={"width": width, "height": 740})
     show(page, pictures("sky", 2) + pictures("wood", 2))
