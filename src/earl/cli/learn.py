@@ -85,12 +85,14 @@ def opened(folder: Path, given: dict[str, Any]) -> "EARLClassifier":
         return clf.set_params(settings=Parameters(**clf.get_params()).typed())
     places = {name: given.pop(name) for name in ("device", "threads") if name in given}
     clf = EARLClassifier.load(folder, **places)
-    begun, asked = clf.get_params(), Parameters(**(clf.get_params() | given))
-    for name in given:
-        if name == "settings" and asked.typed().items() <= dict(begun[name]).items():
-            continue
-        if getattr(asked, name) != begun[name]:
-            raise InvalidSetting(f"{folder} was begun with {name} = {begun[name]!r}; leave it out")
+    begun = clf.get_params()
+    changed = [name for name in given if name != "settings" and given[name] != begun[name]]
+    if not changed and "settings" in given:
+        asked = Parameters(**(begun | {"settings": given["settings"]})).typed()
+        changed = [] if asked.items() <= dict(begun["settings"]).items() else ["settings"]
+    if changed:
+        name = changed[0]
+        raise InvalidSetting(f"{folder} was begun with {name} = {begun[name]!r}; leave it out")
     return clf
 
 

@@ -79,6 +79,8 @@ class Parameters:
             )
 
     def _check_method(self) -> None:
+        if not isinstance(self.method, str):
+            raise InvalidSetting(f"method = {self.method!r} must be a name; see: earl list methods")
         if must_be_told(self.method):
             free = [name for name in METHODS.names() if not must_be_told(name)]
             raise InvalidSetting(

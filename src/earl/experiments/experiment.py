@@ -47,6 +47,9 @@ class Experiment(ExperimentFields):
         object.__setattr__(self, "probes", tuple(sorted(set(self.probes))))
 
     def _check_names(self) -> None:
+        for field in ("method", "dataset", "stream"):
+            if not isinstance(name := getattr(self, field), str):
+                raise InvalidSetting(f"{field} = {name!r} must be a name; see: earl list")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise InvalidSetting(f"seed = {self.seed!r} must be a whole number from 0 up")
         if self.match not in ("", "flops", "bytes"):

@@ -93,6 +93,8 @@ def options_of(part: str, function: Callable[..., object]) -> list[Option]:
 
 def convert(given: Value, kind: Any) -> Value:
     """Return the value as bool, int, float, str or one of a Literal's; ValueError says why not."""
+    if not isinstance(given, bool | int | float | str):
+        raise ValueError(f"must be a number, text, true or false, not {type(given).__name__}")
     if get_origin(kind) is Literal:
         known = {written(one): one for one in get_args(kind)}
         if written(given) not in known:
@@ -123,6 +125,8 @@ def number(given: Value, whole: bool) -> int | float:
         value = float(given)
     except ValueError:
         raise ValueError("must be a number") from None
+    except OverflowError:
+        raise ValueError("is too large") from None
     if not math.isfinite(value):
         raise ValueError("must be a finite number")
     if not whole:
