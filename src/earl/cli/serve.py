@@ -12,6 +12,9 @@ from earl.cli.text import parse_settings, print_json, say
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
+
+    from fastapi import APIRouter
 
     from earl.service.limits import Limits
     from earl.service.service import Service
@@ -53,6 +56,14 @@ NewClasses = Annotated[
     int, typer.Option(min=0, help="New classes an hour of a token that is no admin.")
 ]
 
+ForLabelStudio = Annotated[
+    bool, typer.Option("--label-studio", help="Answer Label Studio, below /label-studio.")
+]
+StudioFiles = Annotated[
+    Path | None,
+    typer.Option("--label-studio-files", help="A folder with images that its tasks may name."),
+]
+
 
 def serve(
     state: State = Path("state"),
@@ -76,6 +87,8 @@ def serve(
     retention: Retention = None,
     new_classes: NewClasses = 20,
     snapshot_seconds: SnapshotSeconds = 30.0,
+    label_studio: ForLabelStudio = False,
+    label_studio_files: StudioFiles = None,
 ) -> None:
     """Start a service that learns from posted images and answers at any moment."""
     asked = locals()
@@ -86,11 +99,11 @@ def serve(
     given = {name: asked[name] for name in PARAMETERS if asked[name] is not None}
     if settings:
         given["settings"] = parse_settings(settings)
-    names = frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in allow_host or [])})
+    names = frozenset(map(str.lower, (*LOOPBACK, host, *(allow_host or []))))
     with bound(host, port) as listening:
         limits = limits_of(asked)
         service = opened(state, None if replica else given, limits, names, not without_token)
-        run(service, host, listening)
+        run(service, host, listening, more_routes(asked, service))
 
 
 def limits_of(asked: dict[str, Any]) -> "Limits":
@@ -100,6 +113,19 @@ def limits_of(asked: dict[str, Any]) -> "Limits":
     same = ("waiting", "retention", "new_classes", "snapshot_seconds")
     chosen = {name: asked[name] for name in same}
     return Limits(journal=int(asked["journal_gib"] * GIB), **chosen)
+
+
+def more_routes(asked: dict[str, Any], service: "Service") -> "list[APIRouter]":
+    """Return the routes that a command line asks for beside those of every service."""
+    from earl.errors import InvalidSetting
+    from earl.service.http.labelstudio import routes
+
+    folder = asked["label_studio_files"]
+    if folder is not None and not (asked["label_studio"] and folder.is_dir()):
+        raise InvalidSetting(
+            f"--label-studio-files {folder} must be a folder, and needs --label-studio"
+        )
+    return [routes(service, folder)] if asked["label_studio"] else []
 
 
 def check_host(host: str, without_token: bool) -> None:
@@ -135,7 +161,9 @@ def opened(
     return Service(told, Tokens(state) if asks else None, broker, limits, names)
 
 
-def run(service: "Service", host: str, listening: "socket.socket") -> None:
+def run(
+    service: "Service", host: str, listening: "socket.socket", more: "Sequence[APIRouter]"
+) -> None:
     """Listen and answer until a signal comes."""
     from earl.service.http.app import create_app
     from earl.service.http.server import serve
@@ -154,7 +182,7 @@ def run(service: "Service", host: str, listening: "socket.socket") -> None:
     def ready() -> None:
         greet(service, url)
 
-    serve(create_app(service), service, listening, ready)
+    serve(create_app(service, more), service, listening, ready)
 
 
 def greet(service: "Service", url: str) -> None:

@@ -31,13 +31,16 @@ def unknown_scores(model: Model, x: Tensor) -> Tensor:
     """Return for each sample how far it is from every taught class, from 0 to 1, (n,).
 
     With EARL that is 1 minus the largest cosine of its feature with a class vector, before any
-    correction; with other methods 1 minus the largest cosine or the largest probability.
+    correction; or with the mean of a class, where EARL keeps such means. With other methods it is
+    1 minus the largest cosine or the largest probability.
     """
     learner = model.learner
     if isinstance(learner, EARL):
         taught = torch.tensor([c not in model.forgotten for c in model.taught().tolist()])
-        W = learner.vectors()[taught.to(learner.setting.device)]
         with model.held(), torch.inference_mode():
+            W = learner.vectors()[taught.to(learner.setting.device)]
+            if learner.means is not None:
+                W, _ = learner.means.through(learner.p)
             parts = [learner.features(part) @ W.T for part in x.split(AT_ONCE)]
         near = torch.cat(parts).amax(dim=1)
     elif model.parameters.method in COSINES:
