@@ -1,12 +1,13 @@
 """The command `earl learn`: teach a model of your own with your own images."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from earl.cli import model_options as options
 from earl.cli.options import Json, Settings, SkipBroken, SnapshotSeconds
-from earl.cli.text import complain, parse_settings, print_json, say
+from earl.cli.text import complain, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -16,33 +17,21 @@ if TYPE_CHECKING:
 
 Model = Annotated[Path, typer.Argument(help="The folder of the model; made if it is missing.")]
 
-Backbone = Annotated[
-    str | None,
-    typer.Option(
-        help="A network that was trained before: efficientnet-lite0 or hf:NAME. It stays as it is, "
-        "unless --frozen false lets it learn, or --frozen front its last stage."
-    ),
-]
-Frozen = Literal["true", "false", "front"]
-ImageSize = Annotated[
-    int | None, typer.Option(min=1, help="Pixels of a side; the backbone's own, or 96.")
-]
-
 
 def learn(
     model: Model,
     images: Annotated[Path, typer.Argument(help="A folder per class, a CSV file, or one image.")],
     label: Annotated[str | None, typer.Option(help="What the image, or the folder, shows.")] = None,
-    method: Annotated[str | None, typer.Option(help="See: earl list methods; else earl.")] = None,
-    backbone: Backbone = None,
-    frozen: Annotated[Frozen | None, typer.Option(help="See --backbone.")] = None,
-    image_size: ImageSize = None,
-    memory_size: Annotated[int | None, typer.Option(min=1, help="Images kept; 500.")] = None,
-    max_classes: Annotated[int | None, typer.Option(min=1, help="One more is refused.")] = None,
-    steps_per_sample: Annotated[float | None, typer.Option(help="Training steps; 1.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="All draws follow from it; 0.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    method: options.Method = None,
+    backbone: options.Backbone = None,
+    frozen: options.Frozen = None,
+    image_size: options.ImageSize = None,
+    memory_size: options.MemorySize = None,
+    max_classes: options.MaxClasses = None,
+    steps_per_sample: options.Steps = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
     settings: Settings = None,
     skip: Annotated[int, typer.Option(min=0, help="Leave so many images out, the first.")] = 0,
     skip_broken: SkipBroken = False,
@@ -50,22 +39,10 @@ def learn(
     as_json: Json = False,
 ) -> None:
     """Teach a model with your images; a new one, or one that goes on."""
+    given = options.parameters_of(locals())
     from earl.estimator.samples import find_samples, teach
 
-    given = {
-        "method": method,
-        "backbone": backbone,
-        "frozen": {"true": True, "false": False}.get(str(frozen), frozen),
-        "image_size": image_size,
-        "memory_size": memory_size,
-        "max_classes": max_classes,
-        "steps_per_sample": steps_per_sample,
-        "seed": seed,
-        "device": device,
-        "threads": threads,
-        "settings": parse_settings(settings) if settings else None,
-    }
-    clf = opened(model, {name: value for name, value in given.items() if value is not None})
+    clf = opened(model, given)
     samples = find_samples(images, label, seed=clf.seed)[skip:]
     lessons = teach(clf, samples, model, seconds=snapshot_seconds, skip_broken=skip_broken)
     lesson = follow(lessons, clf, skip)

@@ -233,7 +233,11 @@ def export(
     if to is ExportFormat.onnx:
         export_model(folders, out, as_json)
         return
-    out = out or Path("export")
+    export_runs(to, chosen(folders, where), out or Path("export"), as_json)
+
+
+def export_runs(to: ExportFormat, runs: "list[RunRecord]", out: Path, as_json: bool) -> None:
+    """Write what runs have recorded."""
     from earl.report.export import (
         export_csv,
         export_parquet,
@@ -247,7 +251,6 @@ def export(
         "tensorboard": export_tensorboard,
         "records": export_records,
     }[to]
-    runs = chosen(folders, where)
     whole = [run for run in runs if not run.damage]
     paths = write(whole, out)
     if as_json:

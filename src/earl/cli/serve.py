@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from earl.cli import model_options as options
 from earl.cli.options import Json, Settings, SnapshotSeconds
-from earl.cli.text import parse_settings, print_json, say
+from earl.cli.text import print_json, say
 
 if TYPE_CHECKING:
     import socket
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GIB = 1 << 30
-PARAMETERS = (  # of the model
-    *("method", "backbone", "image_size", "memory_size", "steps_per_sample", "seed", "device"),
-    *("threads", "frozen"),
-)
 
 State = Annotated[Path, typer.Option("--state", help="The folder of the service.")]
 Host = Annotated[str, typer.Option(help="The address to listen on.")]
@@ -38,15 +35,6 @@ WithoutToken = Annotated[
 IsReplica = Annotated[
     bool, typer.Option("--replica", help="Only answer, from the snapshots of another.")
 ]
-Method = Annotated[str | None, typer.Option(help="See: earl list methods; else earl.")]
-Backbone = Annotated[str | None, typer.Option(help="The network; resnet18.")]
-Frozen = Annotated[bool | None, typer.Option("--frozen", help="Keep the network as it is.")]
-ImageSize = Annotated[int | None, typer.Option(min=1, help="Pixels of a side; 96.")]
-MemorySize = Annotated[int | None, typer.Option(min=1, help="Images kept; 500.")]
-Steps = Annotated[float | None, typer.Option(help="Training steps for each sample; 1.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="All draws follow from it; 0.")]
-Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads of a step; 1.")]
 Waiting = Annotated[int, typer.Option(min=1, help="Samples that may wait.")]
 JournalGib = Annotated[float, typer.Option(min=0.001, help="Cap of the journal, in GiB.")]
 Retention = Annotated[
@@ -72,15 +60,16 @@ def serve(
     allow_host: AllowHost = None,
     without_token: WithoutToken = False,
     replica: IsReplica = False,
-    method: Method = None,
-    backbone: Backbone = None,
-    frozen: Frozen = None,
-    image_size: ImageSize = None,
-    memory_size: MemorySize = None,
-    steps_per_sample: Steps = None,
-    seed: Seed = None,
-    device: Device = None,
-    threads: Threads = None,
+    method: options.Method = None,
+    backbone: options.Backbone = None,
+    frozen: options.Frozen = None,
+    image_size: options.ImageSize = None,
+    memory_size: options.MemorySize = None,
+    max_classes: options.MaxClasses = None,
+    steps_per_sample: options.Steps = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
     settings: Settings = None,
     waiting: Waiting = 1024,
     journal_gib: JournalGib = 16.0,
@@ -96,9 +85,7 @@ def serve(
     check_host(host, without_token)
     from earl.service.http.server import bound
 
-    given = {name: asked[name] for name in PARAMETERS if asked[name] is not None}
-    if settings:
-        given["settings"] = parse_settings(settings)
+    given = options.parameters_of(asked)
     names = frozenset(map(str.lower, (*LOOPBACK, host, *(allow_host or []))))
     with bound(host, port) as listening:
         limits = limits_of(asked)

@@ -32,12 +32,7 @@ def embed(
 
     Stopped and started again, it goes on: features are kept by the hash of their image meanwhile.
     """
-    if dataset.embedded:
-        raise InvalidSetting(
-            f"{dataset.name} holds embeddings already; embed the images themselves"
-        )
-    if folder.exists():
-        raise InvalidSetting(f"{folder} exists already, and nothing is overwritten; choose another")
+    check_can_embed(dataset, folder)
     shape, view = dataset.image_shape, backbone.view
     setting = Setting(image_shape=shape, view=view, augment=as_it_is, device=device)
     total = len(dataset.train) + len(dataset.test)
@@ -62,6 +57,16 @@ def embed(
     embeddings.write(folder, found, backbone.name)
     remove(kept.folder)
     return found
+
+
+def check_can_embed(dataset: Dataset, folder: Path) -> None:
+    """Raise InvalidSetting unless there are images to embed and the folder is a new one."""
+    if dataset.embedded:
+        raise InvalidSetting(
+            f"{dataset.name} holds embeddings already; embed the images themselves"
+        )
+    if folder.exists():
+        raise InvalidSetting(f"{folder} exists already, and nothing is overwritten; choose another")
 
 
 class KeptFeatures:
