@@ -54,8 +54,9 @@ class Encoder:
         """Return the features of raw images, float32 (B, *shape)."""
         self.setting.check_images(x)
         keys = [hashlib.blake2b(image.numpy().tobytes()).digest() for image in x.cpu().contiguous()]
-        new = {key: i for i, key in enumerate(keys) if key not in self.known}
-        found = {key: self.known[key] for key in keys if key in self.known}
+        # Threads may share an encoder: what is known now may be gone a moment later.
+        found = {key: h for key in keys if (h := self.known.get(key)) is not None}
+        new = {key: i for i, key in enumerate(keys) if key not in found}
         at_once = 1 if self.setting.device == "cpu" else AT_ONCE
         for rows in torch.tensor(list(new.values()), dtype=torch.int64).split(at_once):
             h = ask(self.network, self.setting, x[rows]).float().cpu() if len(rows) else ()
@@ -69,9 +70,9 @@ class Encoder:
 
     def remember(self, new: Mapping[bytes, Tensor]) -> None:
         """Take in features that are known by the hash of their image; the oldest leave."""
-        self.known |= new
+        self.known.update(new)
         for key in list(self.known)[: max(0, len(self.known) - self.remembered)]:
-            del self.known[key]  # the oldest
+            self.known.pop(key, None)  # the oldest
 
     def one_pass(self) -> Pass:
         """Return the pass that encodes an image, to count what it costs."""
