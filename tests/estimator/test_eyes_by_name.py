@@ -12,7 +12,7 @@ from PIL import Image
 
 from children import Children
 from earl import EARLClassifier
-from earl.errors import BackboneError
+from earl.errors import BackboneError, InvalidSetting
 from earl.nn.backbones import weights
 
 PHOTOGRAPHS = {"cat": "chelsea.png", "coffee": "coffee.png", "rocket": "rocket.jpg"}
@@ -93,6 +93,8 @@ def test_a_model_of_hugging_face_is_an_eye_found_again_by_its_weights(
     clf = EARLClassifier(backbone="hf:./vit", device="cpu", threads=1, settings={"d": 20})
     clf.learn_many(images[:6], ["a", "b"] * 3)
     assert clf.describe()["image_size"] == 32
+    with pytest.raises(InvalidSetting, match="outside of torch"):
+        clf.export_onnx("model.onnx")
     clf.save("model")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -105,5 +107,5 @@ def test_a_model_of_hugging_face_is_an_eye_found_again_by_its_weights(
         EARLClassifier.load(tmp_path / "model")
     there = EARLClassifier.load(tmp_path / "model", backbone=f"hf:{moved}")
     assert there.digest() == clf.digest()
-    with pytest.raises(Exception, match="other weights"):
+    with pytest.raises(InvalidSetting, match="other weights"):
         EARLClassifier.load(tmp_path / "model", backbone=f"hf:{tiny_hf('other')}")

@@ -46,17 +46,19 @@ def learn(
     samples = find_samples(images, label, seed=clf.seed)[skip:]
     lessons = teach(clf, samples, model, seconds=snapshot_seconds, skip_broken=skip_broken)
     lesson = follow(lessons, clf, skip)
-    for broken in lesson.skipped:
-        complain(f"left out: {broken}")
     report(clf, model, lesson, as_json)
 
 
 def opened(folder: Path, given: dict[str, Any]) -> "EARLClassifier":
-    """Return the model of a folder, or a new one; what was decided once cannot be changed."""
+    """Return the model of a folder, or a new one; what was decided once cannot be changed.
+
+    What is None was not given.
+    """
     from earl.errors import InvalidSetting
     from earl.estimator import EARLClassifier
     from earl.estimator.parameters import Parameters
 
+    given = {name: value for name, value in given.items() if value is not None}
     if not any(folder.glob("snap-*")) and not any(folder.glob("bad-*")):
         clf = EARLClassifier(**given)
         return clf.set_params(settings=Parameters(**clf.get_params()).typed())
@@ -104,7 +106,9 @@ def state(lesson: "Lesson", clf: "EARLClassifier") -> str:
 
 
 def report(clf: "EARLClassifier", folder: Path, lesson: "Lesson", as_json: bool) -> None:
-    """Print what the model is now."""
+    """Print what was left out, and what the model is now."""
+    for broken in lesson.skipped:
+        complain(f"left out: {broken}")
     history = clf.history
     if as_json:
         print_json(

@@ -1,11 +1,9 @@
 """Encoding a whole data set once with a pretrained backbone, so that streams of it are fast."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from earl.data.dataset import Dataset, Split, batches
 from earl.data.sets import embeddings
@@ -32,25 +30,25 @@ def embed(
 
     Stopped and started again, it goes on: features are kept by the hash of their image meanwhile.
     """
-    check_can_embed(dataset, folder)
-    shape, view = dataset.image_shape, backbone.view
-    setting = Setting(image_shape=shape, view=view, augment=as_it_is, device=device)
-    total = len(dataset.train) + len(dataset.test)
-    encode = Encoder(backbone.network, setting, name=backbone.name, remembered=total)
+    if dataset.embedded:
+        raise InvalidSetting(
+            f"{dataset.name} holds embeddings already; embed the images themselves"
+        )
+    if folder.exists():
+        raise InvalidSetting(f"{folder} exists already, and nothing is overwritten; choose another")
+    encode = encoder_for(dataset, backbone, device)
     kept = KeptFeatures(encode, folder.with_name(f"{folder.name}.partial"))
-    done = 0
+    total, done = encode.remembered, 0
 
-    def encoded(split: Split) -> Iterator[Tensor]:
+    def whole(split: Split) -> Split:
         nonlocal done
-        rows = torch.arange(len(split)).split(1 if device == "cpu" else AT_ONCE)
+        rows, parts = torch.arange(len(split)).split(1 if device == "cpu" else AT_ONCE), []
         for x in batches(split.images, rows):
-            yield encode(x)
+            parts.append(encode(x))
             done += len(x)
             kept.save(done)
             progress("encode", done, total)
-
-    def whole(split: Split) -> Split:
-        return replace(split, images=torch.cat(list(encoded(split))))
+        return replace(split, images=torch.cat(parts))
 
     found = replace(dataset, train=whole(dataset.train), test=whole(dataset.test), mean=(), std=())
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -59,14 +57,12 @@ def embed(
     return found
 
 
-def check_can_embed(dataset: Dataset, folder: Path) -> None:
-    """Raise InvalidSetting unless there are images to embed and the folder is a new one."""
-    if dataset.embedded:
-        raise InvalidSetting(
-            f"{dataset.name} holds embeddings already; embed the images themselves"
-        )
-    if folder.exists():
-        raise InvalidSetting(f"{folder} exists already, and nothing is overwritten; choose another")
+def encoder_for(dataset: Dataset, backbone: Backbone, device: str) -> Encoder:
+    """Return what encodes the images of a data set and remembers the features of all of them."""
+    shape, view = dataset.image_shape, backbone.view
+    setting = Setting(image_shape=shape, view=view, augment=as_it_is, device=device)
+    total = len(dataset.train) + len(dataset.test)
+    return Encoder(backbone.network, setting, name=backbone.name, remembered=total)
 
 
 class KeptFeatures:
