@@ -94,6 +94,7 @@ def serve(
     asked = locals()
     need_extra()
     check_host(host, without_token)
+    check_studio(label_studio, label_studio_files)
     from earl.service.http.server import bound
 
     given = {name: asked[name] for name in PARAMETERS if asked[name] is not None}
@@ -117,15 +118,19 @@ def limits_of(asked: dict[str, Any]) -> "Limits":
 
 def more_routes(asked: dict[str, Any], service: "Service") -> "list[APIRouter]":
     """Return the routes that a command line asks for beside those of every service."""
-    from earl.errors import InvalidSetting
     from earl.service.http.labelstudio import routes
 
-    folder = asked["label_studio_files"]
-    if folder is not None and not (asked["label_studio"] and folder.is_dir()):
+    return [routes(service, asked["label_studio_files"])] if asked["label_studio"] else []
+
+
+def check_studio(asked: bool, folder: Path | None) -> None:
+    """Raise InvalidSetting if there is no such folder, or nobody who would ask for it."""
+    from earl.errors import InvalidSetting
+
+    if folder is not None and not (asked and folder.is_dir()):
         raise InvalidSetting(
             f"--label-studio-files {folder} must be a folder, and needs --label-studio"
         )
-    return [routes(service, folder)] if asked["label_studio"] else []
 
 
 def check_host(host: str, without_token: bool) -> None:
