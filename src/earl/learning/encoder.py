@@ -50,8 +50,8 @@ class Encoder:
         """Return the features of raw images, float32 (B, *shape)."""
         self.setting.check_images(x)
         keys = [hashlib.blake2b(image.numpy().tobytes()).digest() for image in x.cpu().contiguous()]
-        new = {key: i for i, key in enumerate(keys) if key not in self._known}
-        found = {key: self._known[key] for key in keys if key in self._known}
+        found = {key: h for key in keys if (h := self._known.get(key)) is not None}
+        new = {key: i for i, key in enumerate(keys) if key not in found}
         at_once = 1 if self.setting.device == "cpu" else AT_ONCE
         for rows in torch.tensor(list(new.values()), dtype=torch.int64).split(at_once):
             h = ask(self.network, self.setting, x[rows]).float().cpu() if len(rows) else ()
@@ -66,7 +66,7 @@ class Encoder:
     def _remember(self, new: Mapping[bytes, Tensor]) -> None:
         self._known |= new
         for key in list(self._known)[: max(0, len(self._known) - self.remembered)]:
-            del self._known[key]  # the oldest
+            self._known.pop(key, None)  # the oldest; another thread may have been faster
 
     def one_pass(self) -> Pass:
         """Return the pass that encodes an image, to count what it costs."""
