@@ -24,7 +24,7 @@ from earl.experiments.loading import load_data
 from earl.experiments.options import options_of
 from earl.experiments.recipes import recipe
 from earl.learning import Setting
-from earl.learning.encoded import on_features
+from earl.learning.encoder import on_features
 
 COUNTS = (1, 2, 5, 10, 50)
 OURS = ("ncm", "slda", "ranpac", "knn", "earl", "vanilla-etf", "er")
@@ -37,7 +37,7 @@ class Ours:
         own = {option.name for option in options_of("method", METHODS[name])}
         given = {k: v for k, v in recipe("embeddings").items() if k in own}
         plain = Setting(image_shape=(size, 1, 1), view=torch.abs, augment=torch.add, seed=seed)
-        self.learner = METHODS[name](nn.Flatten(), on_features(plain, size), **given)
+        self.learner = METHODS[name](nn.Flatten(), on_features(plain, plain.image_shape), **given)
 
     def learn(self, h: Tensor, y: int) -> None:
         self.learner.observe(h[None, :, None, None], torch.tensor([y]))

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.testing import assert_close as close
 
 from earl.errors import EarlError
@@ -65,6 +65,27 @@ def check_drift_is_noticed(ranks: Ranks) -> None:
     raise AssertionError("ranks with different weights were taken for equal")
 
 
+class Rotten(Alone):
+    """Ranks of which one, and no other, finds infinity in what comes of some batches."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks, self.passes = ranks, 0
+
+    def forward(self, network: nn.Module, x: Tensor) -> Tensor:
+        self.passes += 1
+        out = self.ranks.forward(network, x)
+        bad = self.ranks.rank == 1 and self.passes % 5 == 0
+        return out * float("inf") if bad else out
+
+
+def check_that_all_undo_the_same_steps(ranks: Ranks) -> None:
+    for method in ("er", "memo"):
+        learner = taught(method, Rotten(ranks))
+        assert learner.work.progress.skipped_steps == learner.work.updates // 5, method
+        own = digest(learner.state_dict())
+        assert ranks.share(own) == own, f"{method}: the ranks undo different steps"
+
+
 def check_that_no_threads_are_left(ranks: Ranks) -> None:
     """Those of a group, if they are alive when Python ends, abort the process now and then."""
     learner = taught("er", ranks)  # which lives on
@@ -87,6 +108,7 @@ def main() -> None:
             sys.stdout.write(f"{method} agrees\n")
     compare("memo", ranks, frozen=True)  # nothing in what passes images learns
     check_drift_is_noticed(ranks)
+    check_that_all_undo_the_same_steps(ranks)
     check_that_no_threads_are_left(ranks)
 
 

@@ -82,10 +82,12 @@ def running(service: Service, more: Sequence[APIRouter] = ()) -> Iterator[str]:
         server = Server(create_app(service, more), service)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
         thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.end()
-        thread.join()
-    service.end()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.end()
+            thread.join()
+            service.end()
 
 
 def bearer(secret: str) -> dict[str, str]:

@@ -31,7 +31,7 @@ def backbone(network: nn.Module | None = None) -> Backbone:
     """Return a small network in the place of a large one that was trained before."""
     small = build(lambda: ResNet(depth=8, width=4), Randomness(3).at(0, "backbone"))
     view = View((0.5,) * 3, (0.25,) * 3)
-    return Backbone("small", (network or small).eval(), view, SIZE, "nothing")
+    return Backbone("small", (network or small).eval(), view, SIZE, "nothing", 8)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_behind_a_frozen_backbone_a_run_keeps_features(
     assert isinstance(run.learner, Encoded)
     run.learner.observe(dataset.train.images[torch.arange(20)], dataset.train.labels[:20])
     assert bytes_held(run.learner)["images"] == 9 * SIZE * 4
-    assert run.learner.remembered > len(dataset.test)
+    assert run.learner.encode.remembered > len(dataset.test)
 
 
 def test_behind_a_frozen_backbone_earl_has_the_settings_of_embeddings() -> None:

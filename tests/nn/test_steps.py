@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from earl.experiments.catalogue import METHODS
 from earl.experiments.contract import CHECKS, maker
 from earl.experiments.contract.checks import samples, teach
+from earl.experiments.contract.guards import finite
+from earl.experiments.contract.steps import Spoiler
 from earl.learning.passes import adam
 from earl.methods.ewc import Fisher
 from earl.methods.oddl.rmsprop import RMSprop
@@ -156,13 +158,14 @@ def test_a_fisher_diagonal_takes_no_gradients_of_a_step_that_was_not_taken() -> 
         assert all(Phi.isfinite().all() for Phi in first.Phi)
 
 
+CLOSED_FORM = ("ncm", "slda", "ranpac", "knn")  # which take no steps
 FEW = ("earl", "ewc", "oddl")  # of all kinds: stored features, gradients, two losses
 elsewhere = pytest.mark.parametrize(
     "name",
     [
         name if name in FEW else pytest.param(name, marks=pytest.mark.slow)
         for name in METHODS.names()
-        if name not in ("ncm", "slda", "ranpac", "knn")
+        if name not in CLOSED_FORM
     ],
 )
 
@@ -185,6 +188,29 @@ def test_finite_steps_give_the_same_bits_where_nobody_waits(
     teach(learners[1], x, y)
     one, other = (copy.deepcopy(learner.state_dict()) for learner in learners)
     assert digest(one) == digest(other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["loss", "gradient"])
+@pytest.mark.parametrize("name", [n for n in METHODS.names() if n not in CLOSED_FORM])
+def test_fifty_random_updates_that_are_not_finite_leave_nothing_behind(
+    name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("earl.learning.progress.PATIENCE", 10**9)
+    spoiler = Spoiler(kind)
+    learner = maker(METHODS[name])(ranks=spoiler)
+    x, y = samples(160)
+    order = 10 + torch.randperm(150, generator=torch.Generator().manual_seed(0))
+    spoilt = set(order[:50].tolist()) - {23}  # there blocks are frozen after the updates
+    for i in range(len(y)):
+        if i in spoilt:
+            with spoiler.spoiling(learner):
+                learner.observe(x[i : i + 1], y[i : i + 1])
+            spoiler.compare(learner)
+        else:
+            learner.observe(x[i : i + 1], y[i : i + 1])
+    assert learner.work.progress.skipped_steps >= 20
+    assert finite(learner) and learner.scores(x).isfinite().all()
 
 
 class Rotten(nn.Module):

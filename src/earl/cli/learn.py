@@ -22,8 +22,18 @@ def learn(
     images: Annotated[Path, typer.Argument(help="A folder per class, a CSV file, or one image.")],
     label: Annotated[str | None, typer.Option(help="What the image, or the folder, shows.")] = None,
     method: Annotated[str | None, typer.Option(help="See: earl list methods; else earl.")] = None,
-    image_size: Annotated[int | None, typer.Option(min=1, help="Pixels of a side; 96.")] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="A network trained before: efficientnet-lite0 or hf:NAME."),
+    ] = None,
+    frozen: Annotated[
+        bool | None, typer.Option(help="Keep the backbone as it is; if it was trained before.")
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option(min=1, help="Pixels of a side; the backbone's own, or 96.")
+    ] = None,
     memory_size: Annotated[int | None, typer.Option(min=1, help="Images kept; 500.")] = None,
+    max_classes: Annotated[int | None, typer.Option(min=1, help="One more is refused.")] = None,
     steps_per_sample: Annotated[float | None, typer.Option(help="Training steps; 1.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="All draws follow from it; 0.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda")] = None,
@@ -39,8 +49,11 @@ def learn(
 
     given = {
         "method": method,
+        "backbone": backbone,
+        "frozen": frozen,
         "image_size": image_size,
         "memory_size": memory_size,
+        "max_classes": max_classes,
         "steps_per_sample": steps_per_sample,
         "seed": seed,
         "device": device,

@@ -23,7 +23,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GIB = 1 << 30
 PARAMETERS = (  # of the model
     *("method", "backbone", "image_size", "memory_size", "steps_per_sample", "seed", "device"),
-    *("threads", "frozen"),
+    *("threads", "frozen", "max_classes"),
 )
 
 State = Annotated[Path, typer.Option("--state", help="The folder of the service.")]
@@ -39,14 +39,17 @@ IsReplica = Annotated[
     bool, typer.Option("--replica", help="Only answer, from the snapshots of another.")
 ]
 Method = Annotated[str | None, typer.Option(help="See: earl list methods; else earl.")]
-Backbone = Annotated[str | None, typer.Option(help="The network; resnet18.")]
+Backbone = Annotated[
+    str | None, typer.Option(help="resnet18, or one that was trained before: efficientnet-lite0.")
+]
 Frozen = Annotated[bool | None, typer.Option("--frozen", help="Keep the network as it is.")]
-ImageSize = Annotated[int | None, typer.Option(min=1, help="Pixels of a side; 96.")]
+ImageSize = Annotated[int | None, typer.Option(min=1, help="Pixels of a side.")]
 MemorySize = Annotated[int | None, typer.Option(min=1, help="Images kept; 500.")]
 Steps = Annotated[float | None, typer.Option(help="Training steps for each sample; 1.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="All draws follow from it; 0.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads of a step; 1.")]
+MaxClasses = Annotated[int | None, typer.Option(min=1, help="Refuse more classes than that.")]
 Waiting = Annotated[int, typer.Option(min=1, help="Samples that may wait.")]
 JournalGib = Annotated[float, typer.Option(min=0.001, help="Cap of the journal, in GiB.")]
 Retention = Annotated[
@@ -81,6 +84,7 @@ def serve(
     seed: Seed = None,
     device: Device = None,
     threads: Threads = None,
+    max_classes: MaxClasses = None,
     settings: Settings = None,
     waiting: Waiting = 1024,
     journal_gib: JournalGib = 16.0,

@@ -48,7 +48,7 @@ def prepare(
         experiment, shape, view, samples, device=device, ranks=ranks, budget=budget
     )
     if isinstance(learner, Encoded):
-        learner.remembered += len(dataset.test)  # every exam asks about the same images
+        learner.encode.remembered += len(dataset.test)  # every exam asks about the same images
     return PreparedRun(
         dataset=dataset,
         learner=learner,
