@@ -95,19 +95,24 @@ def serve(
     label_studio_files: StudioFiles = None,
 ) -> None:
     """Start a service that learns from posted images and answers at any moment."""
-    asked = locals()
+    start(locals())
+
+
+def start(asked: dict[str, Any]) -> None:
+    """Check what a command line asks for, then be that service until a signal comes."""
     need_extra()
-    check_host(host, without_token)
-    check_studio(label_studio, label_studio_files)
+    check_host(asked["host"], asked["without_token"])
+    check_studio(asked["label_studio"], asked["label_studio_files"])
     from earl.service.http.server import bound
 
     given = {name: asked[name] for name in PARAMETERS if asked[name] is not None}
-    if settings:
-        given["settings"] = parse_settings(settings)
-    names = frozenset(map(str.lower, (*LOOPBACK, host, *(allow_host or []))))
-    with bound(host, port) as listening:
-        limits = limits_of(asked)
-        service = opened(state, None if replica else given, limits, names, not without_token)
+    if asked["settings"]:
+        given["settings"] = parse_settings(asked["settings"])
+    host, asks = asked["host"], not asked["without_token"]
+    names = frozenset(map(str.lower, (*LOOPBACK, host, *(asked["allow_host"] or []))))
+    with bound(host, asked["port"]) as listening:
+        parameters = None if asked["replica"] else given
+        service = opened(asked["state"], parameters, limits_of(asked), names, asks)
         run(service, host, listening, more_routes(asked, service))
 
 
