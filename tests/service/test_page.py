@@ -7,7 +7,6 @@ import pytest
 
 from served import picture, serving
 from served_page import (
-    SECONDS,
     expect,
     learned,
     pictures,
@@ -141,7 +140,7 @@ def test_images_are_dropped_pasted_and_taken_with_the_camera(service, visit):
         page.evaluate(GIVE, [kind, data])
         expect(page.locator("#tray .option")).to_have_count(count)
     page.get_by_role("button", name="Use the camera").click()
-    page.get_by_role("button", name="Take a picture").click(timeout=SECONDS)
+    page.get_by_role("button", name="Take a picture").click()
     expect(page.locator("#tray .option")).to_have_count(3)
     page.get_by_role("button", name="Turn the camera off").click()
     expect(page.locator("#video")).to_be_hidden()
@@ -164,12 +163,12 @@ def test_the_page_says_that_the_connection_is_lost_and_comes_back(children, tmp_
         show(page, pictures("sky", 2))
         teach(page, "sky")
         learned(page, 1)
-    expect(page.locator("#connection")).to_contain_text("connection lost", timeout=SECONDS)
+    expect(page.locator("#connection")).to_contain_text("connection lost")
     teach(page, "sky")
     expect(page.locator("#label-error")).to_contain_text("cannot be reached")
     port = re.search(r":(\d+)/", first.url)[1]
     with serving(children, tmp_path, "--port", port):
-        expect(page.locator("#connection")).to_have_text("live", timeout=SECONDS)
+        expect(page.locator("#connection")).to_have_text("live")
         page.locator("#tray .option").last.click()
         teach(page, "sky")
         learned(page, 2)

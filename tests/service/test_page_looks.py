@@ -7,7 +7,7 @@ import pytest
 
 from earl.service.tokens import Tokens
 from served import serving
-from served_page import SECONDS, expect, pictures, show, taught, teach
+from served_page import expect, pictures, show, taught, teach
 
 LONG = "a label without any end " * 5
 
@@ -31,9 +31,9 @@ def test_a_wrong_token_is_refused_in_words_and_the_right_one_lasts_until_signing
     expect(page.locator("#token-error")).to_contain_text("does not know this token")
     page.fill("#token", service.token)
     page.get_by_role("button", name="Open").click()
-    expect(page.locator("#connection")).to_have_text("live", timeout=SECONDS)
+    expect(page.locator("#connection")).to_have_text("live")
     page.reload()
-    expect(page.locator("#connection")).to_have_text("live", timeout=SECONDS)
+    expect(page.locator("#connection")).to_have_text("live")
     page.get_by_role("button", name="Sign out").click()
     page.reload()
     expect(page.locator("#token")).to_be_focused()

@@ -227,17 +227,16 @@ def export(
     """Write histories as CSV, parquet or records; a model as ONNX; what a service was taught."""
     if to is ExportFormat.taught:
         export_taught(state, out or Path("taught"), as_json)
-        return
-    if not folders:
+    elif not folders:
         raise InvalidInput(f"{to} needs folders with runs, or the folder of a model")
-    if to is ExportFormat.onnx:
+    elif to is ExportFormat.onnx:
         export_model(folders, out, as_json)
-        return
-    export_runs(to, chosen(folders, where), out or Path("export"), as_json)
+    else:
+        export_runs(to, chosen(folders, where), out or Path("export"), as_json)
 
 
 def export_runs(to: ExportFormat, runs: "list[RunRecord]", out: Path, as_json: bool) -> None:
-    """Write what runs have recorded."""
+    """Write the histories of runs."""
     from earl.report.export import (
         export_csv,
         export_parquet,

@@ -80,16 +80,22 @@ def serve(
     label_studio_files: StudioFiles = None,
 ) -> None:
     """Start a service that learns from posted images and answers at any moment."""
-    asked = locals()
+    start(locals())
+
+
+def start(asked: dict[str, Any]) -> None:
+    """Check what a command line asks for, then be that service until a signal comes."""
     need_extra()
-    check_host(host, without_token)
+    check_host(asked["host"], asked["without_token"])
+    check_studio(asked["label_studio"], asked["label_studio_files"])
     from earl.service.http.server import bound
 
     given = options.parameters_of(asked)
-    names = frozenset(map(str.lower, (*LOOPBACK, host, *(allow_host or []))))
-    with bound(host, port) as listening:
-        limits = limits_of(asked)
-        service = opened(state, None if replica else given, limits, names, not without_token)
+    host, asks = asked["host"], not asked["without_token"]
+    names = frozenset(map(str.lower, (*LOOPBACK, host, *(asked["allow_host"] or []))))
+    with bound(host, asked["port"]) as listening:
+        parameters = None if asked["replica"] else given
+        service = opened(asked["state"], parameters, limits_of(asked), names, asks)
         run(service, host, listening, more_routes(asked, service))
 
 
@@ -104,15 +110,19 @@ def limits_of(asked: dict[str, Any]) -> "Limits":
 
 def more_routes(asked: dict[str, Any], service: "Service") -> "list[APIRouter]":
     """Return the routes that a command line asks for beside those of every service."""
-    from earl.errors import InvalidSetting
     from earl.service.http.labelstudio import routes
 
-    folder = asked["label_studio_files"]
-    if folder is not None and not (asked["label_studio"] and folder.is_dir()):
+    return [routes(service, asked["label_studio_files"])] if asked["label_studio"] else []
+
+
+def check_studio(asked: bool, folder: Path | None) -> None:
+    """Raise InvalidSetting if there is no such folder, or nobody who would ask for it."""
+    from earl.errors import InvalidSetting
+
+    if folder is not None and not (asked and folder.is_dir()):
         raise InvalidSetting(
             f"--label-studio-files {folder} must be a folder, and needs --label-studio"
         )
-    return [routes(service, folder)] if asked["label_studio"] else []
 
 
 def check_host(host: str, without_token: bool) -> None:

@@ -184,7 +184,10 @@ openDoubt();
 watch(["undo"], showUndo);
 addEventListener("keydown", onKey);
 byId("undo").addEventListener("click", takeBack);
-byId("sign-out").addEventListener("click", () => showSignIn());
+byId("sign-out").addEventListener("click", () => {
+  keepToken("");
+  location.reload(); // leaves no images behind for whoever comes next
+});
 byId("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keepToken(byId("token").value);

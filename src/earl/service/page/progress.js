@@ -20,6 +20,7 @@ function show() {
   const now = store.status;
   if (!now) return;
   byId("model").textContent = [now.method, now.backbone].filter(Boolean).join(" · ");
+  document.title = now.samples ? `${percent(now.recent)} · earl` : "earl";
   byId("headline").replaceChildren(...headline(now));
   byId("curve").hidden = now.samples < 2;
   if (now.curve !== drawn) drawCurve(byId("curve"), now.curve); // not with every event: a pointer may be on it
