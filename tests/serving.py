@@ -4,13 +4,14 @@ import asyncio
 import io
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fastapi import APIRouter
 from PIL import Image
 
 from earl import EARLClassifier
@@ -74,17 +75,19 @@ def service_of(folder: Path, limits: Limits | None = None, **given: Any) -> Serv
 
 
 @contextmanager
-def running(service: Service) -> Iterator[str]:
-    """Serve on a free port, in a thread; yields the URL."""
+def running(service: Service, more: Sequence[APIRouter] = ()) -> Iterator[str]:
+    """Serve on a free port, in a thread, perhaps with more routes; yields the URL."""
     service.told.start()
     with bound("127.0.0.1", 0) as listening:
-        server = Server(create_app(service), service)
+        server = Server(create_app(service, more), service)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
         thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.end()
-        thread.join()
-    service.end()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.end()
+            thread.join()
+            service.end()
 
 
 def bearer(secret: str) -> dict[str, str]:

@@ -41,6 +41,7 @@ NOT_RUN = {  # the beginning of a line, and why it is only parsed
     "earl results": "needs the records of the repository; test_results runs it",
     "earl table results/": "needs them too",
     "earl reproduce main --status --out results/": "needs them too",
+    "earl serve": "runs until it is stopped; tests in service start it",
     "earl data download": "needs the network",
     "earl run --import my_package": "needs such a module; test_imports has one",
     "earl data prepare": "needs the data set itself",

@@ -36,7 +36,7 @@ class NotFitted(EarlError, ValueError, AttributeError):
 
 
 class ClassCapacityError(EarlError, ValueError):
-    """A new class arrived and no classifier vector is left; nothing was learned."""
+    """A new class arrived and there is no room for it; nothing was learned."""
 
 
 class NotFinite(EarlError, ArithmeticError):

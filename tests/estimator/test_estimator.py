@@ -198,6 +198,7 @@ def test_announced_labels_have_their_columns_and_no_probability() -> None:
 
 
 def test_a_backbone_of_the_users_is_copied_and_frozen_if_asked() -> None:
+    """Also where images are augmented, which are then kept as images."""
     backbone = Pooled()
     before = copy.deepcopy(backbone.state_dict())
     for frozen in (True, False):

@@ -15,7 +15,8 @@ from earl.experiments.catalogue import METHODS
 from earl.experiments.contract import CHECKS, maker
 from earl.learning import Learner, Setting
 from earl.learning.bytes_held import bytes_held
-from earl.learning.encoded import Encoded, on_features
+from earl.learning.encoded import Encoded
+from earl.learning.encoder import Encoder, on_features
 from earl.nn import ResNet, View, build
 from earl.randomness import Randomness
 from earl.storage.state import digest
@@ -56,7 +57,8 @@ class Counted(nn.Module):
 
 def behind(name: str, backbone: nn.Module, setting: Setting, **given: object) -> Encoded:
     own = {k: given.pop(k) for k in list(given) if k == "remembered"}
-    return Encoded(backbone, setting, partial(METHODS[name], **GIVEN.get(name, {})), **own)
+    encoder = Encoder(backbone, setting, **own)
+    return Encoded(encoder, partial(METHODS[name], **GIVEN.get(name, {})))
 
 
 @pytest.fixture
@@ -88,7 +90,7 @@ def test_learning_from_images_is_learning_from_their_features(
     """The same method handed features that were calculated elsewhere ends in the same state."""
     x, y = some(dataset)
     learner = behind(name, Counted(), setting)
-    alone = METHODS[name](nn.Flatten(), on_features(setting, SIZE), **GIVEN.get(name, {}))
+    alone = METHODS[name](nn.Flatten(), on_features(setting, (SIZE, 1, 1)), **GIVEN.get(name, {}))
     other = Counted().eval()
     for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
         learner.observe(x_i, y_i)
@@ -201,3 +203,20 @@ def test_images_of_another_size_are_refused_before_they_are_encoded(
     x, y = some(dataset)
     with pytest.raises(InvalidInput, match="shape"):
         learner.observe(x[:, :, 1:], y)
+
+
+class Shared(dict[bytes, Tensor]):
+    """What an encoder knows, from which another thread drives out all that is looked for."""
+
+    def __contains__(self, key: object) -> bool:
+        found = super().__contains__(key)
+        self.clear()
+        return found
+
+
+def test_what_another_thread_drives_out_meanwhile_is_encoded_again(setting: Setting) -> None:
+    encode = Encoder(nn.Flatten(), setting)
+    images = torch.arange(4, dtype=torch.uint8).view(4, 1, 1, 1).expand(4, *setting.image_shape)
+    expected = encode(images)
+    encode.known = Shared(encode.known)
+    assert torch.equal(encode(images), expected)

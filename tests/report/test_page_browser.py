@@ -1,32 +1,23 @@
 """The page about runs in headless Chromium: curves are drawn, tables sort, nothing is fetched."""
 
 import re
-import shutil
 
 import pytest
 
+from browsers import chromium, playwright
 from earl.experiments.runs.records import find_runs
 from earl.report.page import write_page
 from pages import RUNS, write_evil_runs, write_page_runs
 from run_folders import write_run
 
 pytest.importorskip("plotly")
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason='needs a browser driver: pip install "earl-learn[browser]"'
-)
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 LINES = ".scatterlayer .js-line"
 
 
 @pytest.fixture(scope="module")
 def browser():
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        pytest.skip(f"needs one of {', '.join(NAMES)} on the path")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from earl.cli import model_options as options
 from earl.cli.options import Json, Settings, SnapshotSeconds
-from earl.cli.text import parse_settings, print_json, say
+from earl.cli.text import print_json, say
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
+
+    from fastapi import APIRouter
 
     from earl.service.limits import Limits
     from earl.service.service import Service
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GIB = 1 << 30
-PARAMETERS = (  # of the model
-    *("method", "backbone", "image_size", "memory_size", "steps_per_sample", "seed", "device"),
-    *("threads", "frozen"),
-)
 
 State = Annotated[Path, typer.Option("--state", help="The folder of the service.")]
 Host = Annotated[str, typer.Option(help="The address to listen on.")]
@@ -35,15 +35,6 @@ WithoutToken = Annotated[
 IsReplica = Annotated[
     bool, typer.Option("--replica", help="Only answer, from the snapshots of another.")
 ]
-Method = Annotated[str | None, typer.Option(help="See: earl list methods; else earl.")]
-Backbone = Annotated[str | None, typer.Option(help="The network; resnet18.")]
-Frozen = Annotated[bool | None, typer.Option("--frozen", help="Keep the network as it is.")]
-ImageSize = Annotated[int | None, typer.Option(min=1, help="Pixels of a side; 96.")]
-MemorySize = Annotated[int | None, typer.Option(min=1, help="Images kept; 500.")]
-Steps = Annotated[float | None, typer.Option(help="Training steps for each sample; 1.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="All draws follow from it; 0.")]
-Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads of a step; 1.")]
 Waiting = Annotated[int, typer.Option(min=1, help="Samples that may wait.")]
 JournalGib = Annotated[float, typer.Option(min=0.001, help="Cap of the journal, in GiB.")]
 Retention = Annotated[
@@ -51,6 +42,14 @@ Retention = Annotated[
 ]
 NewClasses = Annotated[
     int, typer.Option(min=0, help="New classes an hour of a token that is no admin.")
+]
+
+ForLabelStudio = Annotated[
+    bool, typer.Option("--label-studio", help="Answer Label Studio, below /label-studio.")
+]
+StudioFiles = Annotated[
+    Path | None,
+    typer.Option("--label-studio-files", help="A folder with images that its tasks may name."),
 ]
 
 
@@ -61,36 +60,43 @@ def serve(
     allow_host: AllowHost = None,
     without_token: WithoutToken = False,
     replica: IsReplica = False,
-    method: Method = None,
-    backbone: Backbone = None,
-    frozen: Frozen = None,
-    image_size: ImageSize = None,
-    memory_size: MemorySize = None,
-    steps_per_sample: Steps = None,
-    seed: Seed = None,
-    device: Device = None,
-    threads: Threads = None,
+    method: options.Method = None,
+    backbone: options.Backbone = None,
+    frozen: options.Frozen = None,
+    image_size: options.ImageSize = None,
+    memory_size: options.MemorySize = None,
+    max_classes: options.MaxClasses = None,
+    steps_per_sample: options.Steps = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
     settings: Settings = None,
     waiting: Waiting = 1024,
     journal_gib: JournalGib = 16.0,
     retention: Retention = None,
     new_classes: NewClasses = 20,
     snapshot_seconds: SnapshotSeconds = 30.0,
+    label_studio: ForLabelStudio = False,
+    label_studio_files: StudioFiles = None,
 ) -> None:
     """Start a service that learns from posted images and answers at any moment."""
-    asked = locals()
+    start(locals())
+
+
+def start(asked: dict[str, Any]) -> None:
+    """Check what a command line asks for, then be that service until a signal comes."""
     need_extra()
-    check_host(host, without_token)
+    check_host(asked["host"], asked["without_token"])
+    check_studio(asked["label_studio"], asked["label_studio_files"])
     from earl.service.http.server import bound
 
-    given = {name: asked[name] for name in PARAMETERS if asked[name] is not None}
-    if settings:
-        given["settings"] = parse_settings(settings)
-    names = frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in allow_host or [])})
-    with bound(host, port) as listening:
-        limits = limits_of(asked)
-        service = opened(state, None if replica else given, limits, names, not without_token)
-        run(service, host, listening)
+    given = options.parameters_of(asked)
+    host, asks = asked["host"], not asked["without_token"]
+    names = frozenset(map(str.lower, (*LOOPBACK, host, *(asked["allow_host"] or []))))
+    with bound(host, asked["port"]) as listening:
+        parameters = None if asked["replica"] else given
+        service = opened(asked["state"], parameters, limits_of(asked), names, asks)
+        run(service, host, listening, more_routes(asked, service))
 
 
 def limits_of(asked: dict[str, Any]) -> "Limits":
@@ -100,6 +106,23 @@ def limits_of(asked: dict[str, Any]) -> "Limits":
     same = ("waiting", "retention", "new_classes", "snapshot_seconds")
     chosen = {name: asked[name] for name in same}
     return Limits(journal=int(asked["journal_gib"] * GIB), **chosen)
+
+
+def more_routes(asked: dict[str, Any], service: "Service") -> "list[APIRouter]":
+    """Return the routes that a command line asks for beside those of every service."""
+    from earl.service.http.labelstudio import routes
+
+    return [routes(service, asked["label_studio_files"])] if asked["label_studio"] else []
+
+
+def check_studio(asked: bool, folder: Path | None) -> None:
+    """Raise InvalidSetting if there is no such folder, or nobody who would ask for it."""
+    from earl.errors import InvalidSetting
+
+    if folder is not None and not (asked and folder.is_dir()):
+        raise InvalidSetting(
+            f"--label-studio-files {folder} must be a folder, and needs --label-studio"
+        )
 
 
 def check_host(host: str, without_token: bool) -> None:
@@ -135,7 +158,9 @@ def opened(
     return Service(told, Tokens(state) if asks else None, broker, limits, names)
 
 
-def run(service: "Service", host: str, listening: "socket.socket") -> None:
+def run(
+    service: "Service", host: str, listening: "socket.socket", more: "Sequence[APIRouter]"
+) -> None:
     """Listen and answer until a signal comes."""
     from earl.service.http.app import create_app
     from earl.service.http.server import serve
@@ -154,7 +179,7 @@ def run(service: "Service", host: str, listening: "socket.socket") -> None:
     def ready() -> None:
         greet(service, url)
 
-    serve(create_app(service), service, listening, ready)
+    serve(create_app(service, more), service, listening, ready)
 
 
 def greet(service: "Service", url: str) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from earl.estimator.explaining import unknown_scores
+from earl.estimator.explaining import nearness, unknown_scores
 from earl.estimator.labels import LabelMap
 from earl.estimator.model import Model
 from earl.learning import Learner, Memory, Pace, Setting, Work
@@ -78,7 +78,7 @@ def answers(model: Model, x: Tensor) -> Answers:
     if not isinstance(learner, EARL):
         return Answers(model.probabilities(x), unknown_scores(model, x))
     with model.held(), torch.inference_mode():
-        f_hat, W = learner.features(x), learner.vectors()
-        near = model.without_forgotten(f_hat @ W.T).amax(dim=1)
-        scores = model.without_forgotten(learner.corrected(f_hat) @ W.T)
+        f_hat = learner.features(x)
+        near = nearness(model, learner, f_hat)
+        scores = model.without_forgotten(learner.corrected(f_hat) @ learner.vectors().T)
     return Answers(model.shares(scores), (1 - near.double().cpu()).clamp(0, 1))

@@ -26,10 +26,12 @@ class EARLClassifier(Conventions):
     """Learns labelled images or vectors one by one, may be asked at any moment, and never ends.
 
     method: a method that need not be told where tasks end; see `earl list methods`.
-    backbone: "resnet18", any nn.Module from images to features, or None if samples are vectors.
-    frozen: keep the backbone as it is and learn only what follows.
-    image_size: pixels of a side; images of any size are resized to it.
+    backbone: "resnet18" from random weights, "efficientnet-lite0" or "hf:…", which were trained
+        before, any nn.Module from images to features, or None if samples are vectors.
+    frozen: keep the backbone as it is; None: if trained before; "front": all but its last stage.
+    image_size: pixels of a side, to which images are resized; None: as suits the backbone.
     memory_size: samples that are remembered and trained on again.
+    max_classes: one label more is refused; None leaves it to the memory of the machine.
     steps_per_sample: training steps for each sample, whole or fractional.
     seed: all that is drawn follows from it.
     device, threads: where to calculate; "auto" and None choose.
@@ -44,9 +46,10 @@ class EARLClassifier(Conventions):
         *,
         method: str = "earl",
         backbone: str | nn.Module | None = "resnet18",
-        frozen: bool = False,
-        image_size: int = 96,
+        frozen: bool | str | None = None,
+        image_size: int | None = None,
         memory_size: int = 500,
+        max_classes: int | None = None,
         steps_per_sample: float = 1.0,
         seed: int = 0,
         device: str = "auto",
@@ -57,7 +60,7 @@ class EARLClassifier(Conventions):
         self.backbone = backbone
         self.frozen = frozen
         self.image_size = image_size
-        self.memory_size = memory_size
+        self.memory_size, self.max_classes = memory_size, max_classes
         self.steps_per_sample = steps_per_sample
         self.seed = seed
         self.device = device
@@ -116,8 +119,7 @@ class EARLClassifier(Conventions):
         keys: Sequence[Key] | None,
         announced: Sequence[Hashable] | None = None,
     ) -> None:
-        reader = model.reader.meet(samples)
-        model.learn(reader, reader.read(samples), labels, keys, announced=announced or ())
+        model.learn(samples, labels, keys, announced=announced or ())
 
     # ---- answers
 
@@ -126,7 +128,7 @@ class EARLClassifier(Conventions):
         model = self._current()
         if not model.can_answer:
             return None
-        tensor = model.reader.read([x])
+        tensor = model.read([x])
         if unknown_below is not None and are_unknown(model, tensor, unknown_below)[0]:
             return None
         return model.labels[int(model.numbers(tensor))]
@@ -136,7 +138,7 @@ class EARLClassifier(Conventions):
         model = self._current()
         if not model.can_answer:
             return {}
-        row = model.probabilities(model.reader.read([x]))[0].tolist()
+        row = model.probabilities(model.read([x]))[0].tolist()
         return {model.labels[c]: row[c] for c in model.answered()}
 
     def predict(self, X: Any, *, unknown_below: float | None = None) -> NDArray[Any]:
@@ -172,7 +174,7 @@ class EARLClassifier(Conventions):
     def neighbours(self, x: Any) -> list[Neighbour]:
         """Return the remembered samples that corrected the answer about x, with their weights."""
         model = self._asked()
-        return neighbours(model, model.reader.read([x]))
+        return neighbours(model, model.read([x]))
 
     def forget(self, *, key: Key | None = None, label: Hashable = None) -> int:
         """Remove a sample, or all samples of a label, from memory; return how many there were.
@@ -236,7 +238,7 @@ class EARLClassifier(Conventions):
         cls,
         path: str | Path,
         *,
-        backbone: nn.Module | None = None,
+        backbone: str | nn.Module | None = None,
         device: str | None = None,
         threads: int | None = None,
     ) -> Self:
@@ -263,7 +265,7 @@ class EARLClassifier(Conventions):
         return {"parameters": self.get_params(), "learned": learned, "home": self._home}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.set_params(**state["parameters"])
+        self.__init__(**state["parameters"])  # type: ignore[misc]  # earlier ones have fewer
         if state["learned"] is not None:
             self._model = Model(Parameters(**state["parameters"]))
             self._model.load_state_dict(saving.unpacked_state(state["learned"]))
@@ -292,8 +294,7 @@ class EARLClassifier(Conventions):
         return self._model
 
     def _tensor(self, model: Model, X: Any) -> Any:
-        samples = model.reader.many(X)
-        return model.reader.read(samples)
+        return model.read(model.reader.many(X))
 
 
 tell_river(EARLClassifier)

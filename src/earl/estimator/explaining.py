@@ -31,20 +31,25 @@ def unknown_scores(model: Model, x: Tensor) -> Tensor:
     """Return for each sample how far it is from every taught class, from 0 to 1, (n,).
 
     With EARL that is 1 minus the largest cosine of its feature with a class vector, before any
-    correction; with other methods 1 minus the largest cosine or the largest probability.
+    correction; or with the mean of a class, where EARL keeps such means. With other methods it is
+    1 minus the largest cosine or the largest probability.
     """
     learner = model.learner
     if isinstance(learner, EARL):
-        taught = torch.tensor([c not in model.forgotten for c in model.taught().tolist()])
-        W = learner.vectors()[taught.to(learner.setting.device)]
         with model.held(), torch.inference_mode():
-            parts = [learner.features(part) @ W.T for part in x.split(AT_ONCE)]
-        near = torch.cat(parts).amax(dim=1)
+            parts = [nearness(model, learner, learner.features(part)) for part in x.split(AT_ONCE)]
+        near = torch.cat(parts)
     elif model.parameters.method in COSINES:
         near = model.scores(x).amax(dim=1)
     else:
         near = model.probabilities(x).amax(dim=1)
     return (1 - near.double().cpu()).clamp(0, 1)
+
+
+def nearness(model: Model, learner: EARL, f_hat: Tensor) -> Tensor:
+    """Return the cosine of features (n, d) with the nearest vector or mean of a class, (n,)."""
+    W = learner.vectors() if learner.means is None else learner.means.through(learner.p)[0]
+    return model.without_forgotten(f_hat @ W.T).amax(dim=1)
 
 
 def are_unknown(model: Model, x: Tensor, below: float) -> list[bool]:

@@ -1,6 +1,6 @@
 """Forgetting: samples are taken out of what a learner stores; its weights keep their trace."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from earl.errors import InvalidInput
 from earl.estimator.keys import Key, check_key, content, keeps_samples, kept, remove
 from earl.estimator.labels import check_label
 from earl.estimator.model import Model
-from earl.learning import Learner, Memory, Waiting
+from earl.learning import Learner, Memory, Waiting, ask
 from earl.methods.earl import EARL
 
 
@@ -42,6 +42,7 @@ def relabel(model: Model, key: Key, label: Hashable) -> None:
     """Forget the sample of a key, then learn it with another label."""
     label = check_label(label)
     learner = storing(model)
+    model.check_bound([label])
     model.check_room([label], learner)
     learner.work.progress.check()
     x = forget_key(model, key)
@@ -50,7 +51,8 @@ def relabel(model: Model, key: Key, label: Hashable) -> None:
             f"no sample with the key {key!r} is remembered any more; learn it again with its right "
             "label"
         )
-    model.learn(model.reader, x[None], [label], [key], asks=False)
+    numbers = model.numbers_for(x[None], [label], storing(model))
+    model.observe(x[None], numbers, [label], [key], asks=False)
 
 
 def storing(model: Model) -> Learner:
@@ -67,19 +69,18 @@ def storing(model: Model) -> Learner:
 def forget_sample(learner: Learner, digest: str, number: int) -> Tensor | None:
     """Remove a sample with this content and class from all that is stored; return it, if found.
 
-    Features of its class that correct answers may come from it: they are made anew from the samples
-    that stay.
+    Features of its class that correct answers may come from it: they are made anew.
     """
-    found = None
+    found: list[Tensor] = []
     rows: dict[int, tuple[Memory | Waiting, list[int]]] = {}
     for part, row, x, c in kept(learner):
         if c == number and content(x) == digest:
-            found = x.clone()
+            found.append(x.clone())
             rows.setdefault(id(part), (part, []))[1].append(row)
     remove(rows)
-    if found is not None:
-        renew_features(learner, number)
-    return found
+    if found:
+        renew_features(learner, number, found)
+    return found[0] if found else None
 
 
 def forget_class(learner: Learner, number: int) -> int:
@@ -93,11 +94,21 @@ def forget_class(learner: Learner, number: int) -> int:
     return sum(len(gone) for _, gone in rows.values())
 
 
-def renew_features(learner: Learner, number: int) -> None:
-    """Empty the ring of a class's features, and fill it with those of the samples it still has."""
+def renew_features(learner: Learner, number: int, gone: Sequence[Tensor] | None = None) -> None:
+    """Let samples that are gone, or all of a class, correct no answer any more.
+
+    The ring of the class's features is filled with those of the samples that it still has; a
+    running mean of features that never change is that of all the others.
+    """
     if not isinstance(learner, EARL) or not learner.correction:
         return
     c = int(learner.classes.numbers(torch.tensor([number])))
+    if learner.means is not None:
+        if gone is None:
+            learner.means.empty(c)
+        for x in gone or ():
+            learner.means.take_out(ask(learner.f[0], learner.setting, x[None])[0], c)
+        return
     state = learner.residuals.state_dict()
     rings, pushed = state["rings"].clone(), state["pushed"].clone()
     rings[c], pushed[c] = 0, 0

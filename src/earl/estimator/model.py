@@ -9,19 +9,23 @@ from torch import Tensor
 
 from earl.errors import ClassCapacityError
 from earl.estimator.build import Reader, make_learner, make_reader
+from earl.estimator.eye import EyeReader
 from earl.estimator.history import ClassRecord, History, LearningCurve
 from earl.estimator.keys import Key, Keys
 from earl.estimator.labels import LabelMap
 from earl.estimator.parameters import Parameters
 from earl.experiments.machine import check_threads, threads_for
 from earl.learning import Learner
+from earl.learning.work import flops
 from earl.nn.finite import most_likely
 
 AT_ONCE = 250  # samples that are looked at together
 COSINES = (  # methods whose scores are cosines, or nearly so
     *("earl", "vanilla-etf", "earl-no-rc", "earl-no-pdt", "earl-learnable", "scr", "nc-fscil"),
 )
-SHARPNESS = 10.0  # of probabilities made of cosines; the scale is not calibrated
+# Of probabilities, a factor of the scores; 1 for methods that are not here. Cosines, votes and
+# answers of a regression to 0 and 1 differ by little, densities by much. Not calibrated.
+SHARPNESS = dict.fromkeys((*COSINES, "ncm", "ranpac", "knn"), 10.0) | {"slda": 0.03}
 
 
 class Model:
@@ -44,32 +48,61 @@ class Model:
 
     # ---- learning
 
-    def _threads(self, learner: Learner) -> int:
+    def _threads(self, learner: Learner, reader: Reader) -> int:
         if self.parameters.threads is not None:
             return check_threads(self.parameters.threads)
-        return threads_for(learner.setting.batch_size * learner.work.flops_per_input("images"))
+        step = learner.setting.batch_size * learner.work.flops_per_input("images")
+        seeing = flops(reader.encode.one_pass()) if isinstance(reader, EyeReader) else 0
+        return threads_for(max(step, seeing))
 
     def learn(
         self,
-        reader: Reader,
-        x: Tensor,
+        samples: Sequence[Any],
         labels: Sequence[Hashable],
         keys: Sequence[Key] | None = None,
         *,
         announced: Sequence[Hashable] = (),
-        asks: bool = True,
     ) -> None:
-        """Learn samples x (n, C, H, W) one by one, each asked about before; or change nothing.
+        """Learn samples one by one, each asked about before; or change nothing.
 
         Labels that are `announced` get their numbers first.
         """
+        reader = self.reader.meet(samples)
         learner = self.learner or make_learner(self.parameters, reader.shape)
+        threads = self.threads or self._threads(learner, reader)
+        with self.held(threads):
+            x = reader.read(samples)
+        numbers = self.numbers_for(x, labels, learner, announced)
+        self.reader, self.learner, self.threads = reader, learner, threads
+        self.labels.add(announced)
+        self.observe(x, numbers, labels, keys)
+
+    def numbers_for(
+        self,
+        x: Tensor,
+        labels: Sequence[Hashable],
+        learner: Learner,
+        announced: Sequence[Hashable] = (),
+    ) -> Tensor:
+        """Return the numbers of labels, old and new; an error if x cannot be learned with them."""
         numbers = torch.tensor(self.labels.preview([*announced, *labels])[len(announced) :])
+        self.check_bound([*announced, *labels])
         self.check_room(labels, learner)
         learner.check(x, numbers)
-        self.reader, self.learner = reader, learner
-        self.threads = self.threads or self._threads(learner)
-        self.labels.add(announced)
+        return numbers
+
+    def observe(
+        self,
+        x: Tensor,
+        numbers: Tensor,
+        labels: Sequence[Hashable],
+        keys: Sequence[Key] | None = None,
+        *,
+        asks: bool = True,
+    ) -> None:
+        """Learn samples x (n, C, H, W) as the reader has read them, and that were checked."""
+        learner = self.learner
+        assert learner is not None
         with self.held():
             for place, label in enumerate(labels):
                 x_i, y_i = x[place : place + 1], numbers[place : place + 1]
@@ -84,8 +117,19 @@ class Model:
                 if keys is not None:
                     self.keys.put(keys[place], x_i, number, learner)
 
+    def check_bound(self, labels: Sequence[Hashable]) -> None:
+        """Raise ClassCapacityError if there would be more classes than the user wants."""
+        most, known = self.parameters.max_classes, len(self.labels)
+        new = [label for label in dict.fromkeys(labels) if label not in self.labels]
+        if most is not None and known + len(new) > most:
+            raise ClassCapacityError(
+                f"the label {new[most - known]!r} is new, but max_classes = {most}, and there are "
+                f"{known} classes by now; nothing was learned. Leave it out, or begin a model with "
+                "a higher max_classes"
+            )
+
     def check_room(self, labels: Sequence[Hashable], learner: Learner) -> None:
-        """Raise ClassCapacityError if the labels bring more classes than there is room for."""
+        """Raise ClassCapacityError if the labels bring more classes than a method has room for."""
         capacity = learner.classes.capacity
         if capacity is None:
             return
@@ -118,6 +162,11 @@ class Model:
             self.changes += 1
 
     # ---- answers
+
+    def read(self, samples: Sequence[Any]) -> Tensor:
+        """Return samples as the learner takes them, (n, C, H, W)."""
+        with self.held():
+            return self.reader.read(samples)
 
     def taught(self) -> Tensor:
         """Return the numbers of the labels that have been learned, in the order of the scores."""
@@ -161,10 +210,14 @@ class Model:
     def shares(self, scores: Tensor) -> Tensor:
         """Return scores (n, taught) as probabilities of all labels, float64 (n, labels)."""
         most_likely(scores)  # refuses numbers that are none
-        sharp = SHARPNESS if self.parameters.method in COSINES else 1.0
-        shares = torch.softmax(sharp * scores.double(), dim=1).cpu()
+        shares = torch.softmax(self.sharpness * scores.double(), dim=1).cpu()
         table = torch.zeros(len(scores), len(self.labels), dtype=torch.float64)
         return table.index_copy_(1, self.taught(), shares)
+
+    @property
+    def sharpness(self) -> float:
+        """The factor of the scores before they become probabilities."""
+        return SHARPNESS.get(self.parameters.method, 1.0)
 
     def _answer(self, x: Tensor) -> int | None:
         """Return the answer about one sample; if it is the one that was asked last, at once."""
@@ -197,13 +250,13 @@ class Model:
         )
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, threads: int | None = None) -> Iterator[None]:
         """Hold torch to the model's number of threads."""
-        before = torch.get_num_threads()
-        if before == self.threads:
+        before, threads = torch.get_num_threads(), threads or self.threads
+        if before == threads:
             yield
             return
-        torch.set_num_threads(self.threads)
+        torch.set_num_threads(threads)
         try:
             yield
         finally:

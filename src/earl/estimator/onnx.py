@@ -3,6 +3,7 @@
 Needs the extra `onnx`. What a graph cannot hold, such as learning, stays behind.
 """
 
+import copy
 import importlib.util
 import json
 import logging
@@ -14,12 +15,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidInput, InvalidSetting
+from earl.estimator.eye import EyeReader
 from earl.estimator.labels import encode
-from earl.estimator.model import COSINES, SHARPNESS, Model
+from earl.estimator.model import Model
 from earl.estimator.vectors import VectorReader
 from earl.methods.earl import EARL
 from earl.methods.earl.residuals import EMPTY
 from earl.nn import Classifier
+from earl.nn.backbones.views import ProcessedView
 from earl.randomness import Randomness
 
 OUTPUTS = ("scores", "probabilities", "index")
@@ -40,9 +43,15 @@ class Answer(nn.Module):
         learner = model.learner
         assert learner is not None
         reader = model.reader
-        self.length = reader.length if isinstance(reader, VectorReader) else None
-        self.shape, self.view = reader.shape, learner.setting.view
-        self.sharp = SHARPNESS if model.parameters.method in COSINES else 1.0
+        eye = reader.encode if isinstance(reader, EyeReader) else None
+        if eye is not None and isinstance(eye.setting.view, ProcessedView):
+            raise InvalidSetting(
+                f"backbone = {eye.name!r} has its images prepared outside of torch, which no graph "
+                "can hold; efficientnet-lite0 and modules of your own can be exported"
+            )
+        self.eye = None if eye is None else copy.deepcopy(eye.network)
+        self.shape, self.view = reader.shape, (eye or learner).setting.view
+        self.sharp = model.sharpness
         answered = [n for n, c in enumerate(model.taught().tolist()) if c not in model.forgotten]
         self.register_buffer("answered", torch.tensor(answered))
         network = learner.parts().get("network")
@@ -67,10 +76,12 @@ class Answer(nn.Module):
             self.corrects = len(rows) > 0
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if self.length is not None:
-            x = F.pad(x, (0, self.shape[1] * self.shape[2] - self.length))
-            x = x.reshape(-1, *self.shape)
-        scores = self.scores(self.view(x)).index_select(1, self.answered)
+        seen = self.view(x)
+        if self.eye is not None:
+            seen = self.eye(seen)
+        if self.shape[1:] == (1, 1):  # features, and not maps
+            seen = seen.reshape(-1, *self.shape)
+        scores = self.scores(seen).index_select(1, self.answered)
         return scores, torch.softmax(self.sharp * scores, dim=1), scores.argmax(dim=1)
 
     def scores(self, x: Tensor) -> Tensor:
@@ -129,14 +140,16 @@ def export_onnx(model: Model, path: Path) -> Path:
 def examples(model: Model) -> Tensor:
     """Return a few samples of noise as the graph takes them."""
     draw = Randomness(0).at(0, "examples")
-    if isinstance(model.reader, VectorReader):
-        return torch.randn(TRIED, model.reader.length, generator=draw)
-    return torch.randint(256, (TRIED, *model.reader.shape), generator=draw, dtype=torch.uint8)
+    reader = model.reader
+    if isinstance(reader, VectorReader):
+        return torch.randn(TRIED, reader.length, generator=draw)
+    shape = reader.images.shape if isinstance(reader, EyeReader) else reader.shape
+    return torch.randint(256, (TRIED, *shape), generator=draw, dtype=torch.uint8)
 
 
 def check_answers(model: Model, answer: Answer, raw: Tensor) -> None:
     """Raise InvalidSetting unless the module to be exported answers as the model does."""
-    ours = model.scores(model.reader.read(list(raw)))[:, answer.answered].cpu()
+    ours = model.scores(model.read(list(raw)))[:, answer.answered].cpu()
     with torch.no_grad():
         theirs, _, _ = answer(raw)
     if ours.shape != theirs.shape or not torch.allclose(ours, theirs, atol=CLOSE):

@@ -13,6 +13,7 @@ from earl.errors import EarlError, InvalidSetting, NotFinite, SnapshotError
 from earl.estimator.model import Model
 from earl.estimator.parameters import Parameters
 from earl.nn import learning, let_learn
+from earl.nn.backbones.catalogue import at_any_place
 from earl.nn.finite import check_finite
 from earl.storage.files import lock_directory
 from earl.storage.manifest import Json, newest_step, read_about
@@ -51,6 +52,8 @@ def model_state(model: Model) -> dict[str, Any]:
     """Return everything that a model is, code excepted."""
     parameters = vars(model.parameters) | {"settings": dict(model.parameters.settings or {})}
     state: dict[str, Any] = {"parameters": parameters, "model": model.state_dict(), "trained": None}
+    if isinstance(model.parameters.backbone, str):
+        parameters["backbone"] = at_any_place(model.parameters.backbone)
     if isinstance(model.parameters.backbone, nn.Module):
         parameters["backbone"] = f"{OWN}: {type(model.parameters.backbone).__name__}"
         state["trained"] = learning(model.parameters.backbone)
@@ -70,7 +73,7 @@ def unpacked_state(packed: tuple[Any, Any]) -> State:
 
 
 def load_model(
-    path: Path, backbone: nn.Module | None = None, changed: Mapping[str, Any] | None = None
+    path: Path, backbone: str | nn.Module | None = None, changed: Mapping[str, Any] | None = None
 ) -> tuple[Model, int]:
     """Return the newest whole model in a directory, and the step that it was saved at.
 
@@ -88,13 +91,15 @@ def load_model(
 
 
 def model_from(
-    state: Mapping[str, Any], backbone: nn.Module | None, changed: Mapping[str, Any]
+    state: Mapping[str, Any], backbone: str | nn.Module | None, changed: Mapping[str, Any]
 ) -> Model:
     """Return a model from what `model_state` gave."""
     try:
         fields = dict(state["parameters"]) | dict(changed)
         if str(fields["backbone"]).startswith(OWN):
             fields["backbone"] = given_again(fields["backbone"], state, backbone)
+        elif isinstance(backbone, str):
+            fields["backbone"] = backbone  # it may have moved; its weights are compared
         elif backbone is not None:
             raise InvalidSetting(f"the model was saved with backbone = {fields['backbone']!r}")
         model = Model(Parameters(**fields))
@@ -117,10 +122,12 @@ def model_from(
         raise SnapshotError(f"the saved model does not fit this earl ({what})") from error
 
 
-def given_again(stored: str, state: Mapping[str, Any], backbone: nn.Module | None) -> nn.Module:
+def given_again(
+    stored: str, state: Mapping[str, Any], backbone: str | nn.Module | None
+) -> nn.Module:
     """Return the user's module, frozen where it was; InvalidSetting if it is none or another."""
     name = stored.removeprefix(f"{OWN}: ")
-    if backbone is None:
+    if not isinstance(backbone, nn.Module):
         raise InvalidSetting(
             f"the model was saved with a backbone of your own ({name}), whose code no file holds; "
             f"give it again: load(path, backbone={name}(...))"

@@ -1,12 +1,7 @@
-"""Embeddings and other vectors of numbers, laid out as small squares for learners of images.
-
-A vector of D numbers fills a square of s x s, s·s >= D, row by row, the rest is 0. What turns
-images by quarters for preparatory data then gives three fixed rearrangements of the numbers.
-"""
+"""Embeddings and other vectors of numbers, as learners of features take them."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -27,7 +22,7 @@ class NotNumbers(InvalidInput, TypeError):
 
 @dataclass(frozen=True)
 class VectorReader:
-    """Reads vectors of one length, or mappings from names to numbers, as float32 (1, s, s).
+    """Reads vectors of one length, or mappings from names to numbers, as float32 (D, 1, 1).
 
     The first sample decides the length. Of mappings a missing name is 0, and a new one takes the
     next free place. `meet` returns the reader that knows a sample's names; nothing else changes.
@@ -42,8 +37,7 @@ class VectorReader:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        side = max(2, isqrt(self.length - 1) + 1)
-        return 1, side, side
+        return self.length, 1, 1
 
     def meet(self, X: Sequence[object]) -> "VectorReader":
         """Return the reader for these samples, which knows their length and their names."""
@@ -93,17 +87,16 @@ class VectorReader:
         return list(matrix)
 
     def read(self, X: Sequence[object]) -> Tensor:
-        """Return vectors as float32 (n, 1, s, s)."""
-        _, side, _ = self.shape
-        flat = np.zeros((len(X), side * side), np.float32)
+        """Return vectors as float32 (n, D, 1, 1)."""
+        flat = np.zeros((len(X), self.length), np.float32)
         for row, x in zip(flat, X, strict=True):
             vector = self._row(x)
             row[: len(vector)] = vector
         return torch.from_numpy(flat).view(len(X), *self.shape)
 
     def shown(self, x: Tensor) -> NDArray[Any]:
-        """Return a sample (1, s, s) as the vector that it was."""
-        return x.flatten()[: self.length].numpy().copy()
+        """Return a sample (D, 1, 1) as the vector that it was."""
+        return x.flatten().numpy().copy()
 
     def _row(self, x: object) -> NDArray[np.float32]:
         if isinstance(x, Mapping):

@@ -11,11 +11,12 @@ from earl.experiments.estimate import blamed, check_sizes, estimate
 from earl.experiments.experiment import Experiment
 from earl.experiments.machine import threads_for
 from earl.experiments.networks import chosen_backbone, makes_network
-from earl.learning.encoded import Encoded, on_features
+from earl.learning.encoded import Encoded
+from earl.learning.encoder import Encoder, on_features
 from earl.learning.learner import Learner
 from earl.learning.setting import Setting
 from earl.nn.augment import Augment, View
-from earl.nn.backbones import SCRATCH, open_backbone
+from earl.nn.backbones import SCRATCH, halves, open_backbone
 from earl.nn.build import build
 from earl.nn.ranks import ALONE, Alone
 from earl.randomness import Randomness
@@ -50,13 +51,17 @@ def make_learner(
     method = partial(METHODS[experiment.method], **experiment.of("method"))
     with blamed(experiment.settings, experiment.usual):
         if experiment.embedded:
-            return method(nn.Flatten(), on_features(setting, image_shape[0]))
+            return method(nn.Flatten(), on_features(setting, image_shape))
         if opened is None:
             make = network_of(experiment, image_shape)
             network: nn.Module = build(make, Randomness(experiment.seed).at(0, "backbone"))
             return method(network.to(device), setting)
+        if frozen == "front":
+            front, rest = halves(opened.network)
+            encode = Encoder(front, setting, name=f"{name}, front", maps=True)
+            return Encoded(encode, method, rest.to(device))
         if frozen:
-            return Encoded(opened.network, setting, method)
+            return Encoded(Encoder(opened.network, setting, name=name), method)
         return method(opened.network.to(device), setting)
 
 

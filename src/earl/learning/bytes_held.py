@@ -4,6 +4,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from earl.learning.classes import Classes
+from earl.learning.encoder import Encoder
 from earl.learning.learner import Learner
 from earl.learning.memory import Memory
 from earl.learning.pace import Pace, Waiting
@@ -29,6 +30,8 @@ def bytes_held(learner: Learner) -> dict[str, int]:
             sizes = {KINDS.get(column, column): n for column, n in part.nbytes().items()}
         elif isinstance(part, Waiting):
             sizes = {"waiting": part.size * learner.sample_bytes()}
+        elif isinstance(part, Encoder):
+            sizes = {"network": part.nbytes()}
         elif isinstance(part, nn.Module):
             sizes = {"network": sum(t.nbytes for t in (*part.parameters(), *part.buffers()))}
         else:

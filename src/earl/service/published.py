@@ -13,7 +13,9 @@ from torch import Tensor
 
 from earl.errors import InvalidInput
 from earl.estimator.answering import answering_copy, answers
+from earl.estimator.build import make_learner
 from earl.estimator.explaining import neighbours
+from earl.estimator.eye import EyeReader
 from earl.estimator.model import Model
 from earl.learning import Memory
 from earl.learning.bytes_held import bytes_held
@@ -44,7 +46,7 @@ class Published:
         """
         if not self.model.can_answer:
             raise Refused(409, "no_classes", "nothing has been taught yet; post to /learn first")
-        x = self.model.reader.read(images)
+        x = self.model.read(images)
         found = answers(self.model, x)
         rows = zip(found.probabilities.tolist(), found.unknown.tolist(), strict=True)
         shown = [self._shown(row, unknown, top) for row, unknown in rows]
@@ -91,4 +93,12 @@ def size(model: Model) -> int:
 
 def image_size(model: Model) -> int:
     """Return the pixels of a side of the images that a model takes."""
-    return model.reader.shape[1]
+    reader = model.reader
+    return (reader.images if isinstance(reader, EyeReader) else reader).shape[1]
+
+
+def capacity(model: Model) -> int | None:
+    """Return how many classes a model takes at most; None if there is no bound."""
+    learner = model.learner or make_learner(model.parameters, model.reader.shape)
+    bounds = (learner.classes.capacity, model.parameters.max_classes)
+    return min((bound for bound in bounds if bound is not None), default=None)

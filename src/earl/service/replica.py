@@ -13,7 +13,7 @@ from earl.service.gauge import Reading
 from earl.service.journal import NAME
 from earl.service.learner import Tell
 from earl.service.limits import Limits
-from earl.service.published import Published, image_size
+from earl.service.published import Published, capacity, image_size
 from earl.storage.manifest import newest_step
 from earl.storage.snapshot import Snapshot, peek_newest
 
@@ -105,8 +105,7 @@ class Replica:
 
     @property
     def capacity(self) -> int | None:
-        learner = self.published.model.learner
-        return None if learner is None else learner.classes.capacity
+        return capacity(self.published.model)
 
     @property
     def reading(self) -> Reading:

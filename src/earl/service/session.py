@@ -13,7 +13,6 @@ import torch
 
 from earl.errors import InvalidSetting, SnapshotError
 from earl.estimator import EARLClassifier
-from earl.estimator.build import make_learner
 from earl.estimator.parameters import Parameters
 from earl.service import snapshots
 from earl.service.gauge import Reading
@@ -21,7 +20,7 @@ from earl.service.journal import NAME, WAL_LIMIT, Journal
 from earl.service.learner import LearnerThread, Tell
 from earl.service.limits import Limits
 from earl.service.operations import Receipt, Wish
-from earl.service.published import Published, image_size
+from earl.service.published import Published, capacity, image_size
 from earl.service.refusals import Refused
 from earl.service.snapshots import Snapshots
 from earl.service.swap import finish
@@ -62,9 +61,7 @@ class Session:
         check_same(self.folder, self.journal.parameters, given)
         torch.set_num_threads(self.journal.parameters["threads"])  # of every thread of ours
         clf, applied = self._model()
-        model = clf._current()
-        learner = model.learner or make_learner(model.parameters, model.reader.shape)
-        self.capacity: int | None = learner.classes.capacity
+        self.capacity = capacity(clf._current())
         disk = shutil.disk_usage(self.folder).total
         self._free = min(self.limits.free, disk // SMALL)
         log = min(WAL_LIMIT, disk // (2 * SMALL))

@@ -45,15 +45,32 @@ class FrozenMeans(RunningMeans):
 
     def add(self, h: Tensor, c: int) -> tuple[Tensor, int]:
         found = super().add(F.normalize(h.cpu(), dim=0), c)
-        self.centre.point.copy_(self.means.mean(dim=0))  # each class counts once
+        self._find_centre()
         return found
 
+    def take_out(self, h: Tensor, c: int) -> None:
+        """Undo `add`: the mean is that of all other samples of class c."""
+        super().take_out(F.normalize(h.cpu(), dim=0), c)
+        self._find_centre()
+
+    def empty(self, c: int) -> None:
+        super().empty(c)
+        self._find_centre()
+
+    def _find_centre(self) -> None:
+        there = self.means[self.there()]
+        point = there.mean(dim=0) if len(there) else torch.zeros_like(self.centre.point)
+        self.centre.point.copy_(point)  # each class counts once
+
     def through(self, p: nn.Module) -> tuple[Tensor, Tensor]:
-        """Return the unit vectors (n, d) that a projection makes of the means, and 0 … n - 1."""
-        point = self.centre.point
+        """Return the unit vectors (n, d) that a projection makes of the means, and their classes.
+
+        Those are 0 … n - 1, less the ones that have no sample.
+        """
+        point, there = self.centre.point, self.there()
         with eval_mode(p), torch.inference_mode():
-            seen = F.normalize(p(self.means.to(point.device) - point), dim=1)
-        return seen, torch.arange(len(seen))
+            seen = F.normalize(p(self.means[there].to(point.device) - point), dim=1)
+        return seen, there
 
 
 def make_isometric(layer: nn.Linear, generator: Generator) -> None:

@@ -65,6 +65,22 @@ class RunningMeans:
         self.means[c] += off / self._counts[c]
         return off, before
 
+    def take_out(self, h: Tensor, c: int) -> None:
+        """Undo `add` of a vector: the mean is that of all other vectors of class c."""
+        if self._counts[c] == 1:
+            self.empty(c)
+        else:
+            self._counts[c] -= 1
+            self.means[c] -= (h - self.means[c]) / self._counts[c]
+
+    def empty(self, c: int) -> None:
+        """Have class c as if it had never had a vector."""
+        self.means[c], self._counts[c] = 0, 0
+
+    def there(self) -> Tensor:
+        """Return the numbers of the classes that have vectors."""
+        return torch.tensor(self._counts, dtype=torch.int64).nonzero().flatten()
+
     def state_dict(self) -> dict[str, Any]:
         return {"means": self.means, "counts": torch.tensor(self._counts, dtype=torch.int64)}
 

@@ -1,11 +1,12 @@
 """The backbones that there are by name, and how to open those that were trained before."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import nn
 
-from earl.errors import BackboneError, UnknownName, suggest
+from earl.errors import BackboneError, InvalidSetting, UnknownName, suggest
 from earl.nn.augment import View
 from earl.nn.backbones.efficientnet import HEAD, EfficientNetLite0
 from earl.nn.backbones.views import ResizedView
@@ -32,6 +33,7 @@ class Backbone:
     view: View  # raw images of any size -> what the network reads
     features: int
     trained_on: str
+    side: int  # pixels that the view resizes images to
 
 
 def open_backbone(name: str) -> Backbone:
@@ -39,16 +41,39 @@ def open_backbone(name: str) -> Backbone:
 
     No network connection is used, unless a Hugging Face model is not in the user's cache yet.
     """
+    check_backbone(name)
     if name.startswith(HF):
         from earl.nn.backbones.huggingface import open_model
 
         network, view, features = open_model(name.removeprefix(HF))
-        return Backbone(name, network, view, features, "what its model card says")
-    if name == "efficientnet-lite0":
-        return efficientnet_lite0()
+        return Backbone(name, network, view, features, "what its model card says", view.side)
     if name == SCRATCH:
         raise BackboneError(f"backbone {name} has no weights to open: it begins with random ones")
-    raise UnknownName(f"no backbone named {name!r}; {suggest(name, tuple(BACKBONES))}")
+    return efficientnet_lite0()
+
+
+def halves(network: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """Return the front of a network, whose maps are kept, and its last stage, which learns."""
+    divided = getattr(network, "halves", None)
+    if divided is None:
+        raise InvalidSetting(
+            f"frozen = front: nobody says what the last stage of a {type(network).__name__} is; "
+            "efficientnet-lite0 can be divided so, or a module with a method halves()"
+        )
+    front, rest = divided()
+    return front, rest
+
+
+def at_any_place(name: str) -> str:
+    """Return a name that also holds where another folder is the current one."""
+    path = Path(name.removeprefix(HF)).expanduser()
+    return f"{HF}{path.absolute()}" if name.startswith(HF) and path.is_dir() else name
+
+
+def check_backbone(name: str) -> None:
+    """Raise UnknownName unless there is a backbone of this name, as far as a name can tell."""
+    if not name.startswith(HF) and name not in BACKBONES:
+        raise UnknownName(f"no backbone named {name!r}; {suggest(name, tuple(BACKBONES))}")
 
 
 def efficientnet_lite0() -> Backbone:
@@ -61,4 +86,4 @@ def efficientnet_lite0() -> Backbone:
     )
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     view = ResizedView((127 / 255,) * 3, (128 / 255,) * 3, size=224)
-    return Backbone("efficientnet-lite0", network.eval(), view, HEAD, "ImageNet")
+    return Backbone("efficientnet-lite0", network.eval(), view, HEAD, "ImageNet", view.size)

@@ -11,6 +11,8 @@ from torch.nn import functional as F
 from earl.errors import InvalidInput
 from earl.nn.augment import View
 
+USUAL = 224  # pixels of a side, where a processor does not say
+
 
 def check_colours(x: Tensor) -> None:
     """Raise InvalidInput unless x is a batch of stored images, grey or in colours."""
@@ -47,6 +49,13 @@ class ProcessedView(View):
     mean: tuple[float, ...] = (0.0,) * 3  # the processor has its own
     std: tuple[float, ...] = (1.0,) * 3
     processor: Any = None
+
+    @property
+    def side(self) -> int:
+        """The pixels of a side that the processor resizes to, before it may cut off the border."""
+        size = getattr(self.processor, "size", None) or {}
+        found = [size[name] for name in ("height", "shortest_edge") if size.get(name)]
+        return int(found[0]) if found else USUAL
 
     def check(self, x: Tensor) -> None:
         check_colours(x)

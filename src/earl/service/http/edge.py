@@ -29,7 +29,7 @@ HEADERS: Mapping[bytes, bytes] = {
     b"media-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
     b"frame-ancestors 'none'",
 }
-BATCHES = ("/learn/batch", "/predict")  # which may bring many images
+BATCHES = ("/learn/batch", "/predict", "/label-studio/predict")  # which may bring many images
 
 
 class Body:
