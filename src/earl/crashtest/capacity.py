@@ -1,19 +1,26 @@
 """B3: where classes have a bound, one more is refused and nothing changes; else there is none."""
 
+from typing import Any
+
 import torch
 
 from earl.crashtest.harness import Found, Trial
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import Samples, of_images, ready, stream
 from earl.errors import ClassCapacityError
 from earl.estimator import EARLClassifier
+from earl.estimator.model import Model
 from earl.learning.classes import Classes
 from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.earl.preparatory import PreparatoryData
 from earl.randomness import Randomness
 
 D, LABELS = 8, 30  # dimensions of a frame of 9 vectors, and labels of the stream
-BOUNDS = (  # what bounds the classes, and how many there may be
+BOUNDS: tuple[
+    tuple[str, dict[str, Any], int], ...
+] = (  # what bounds the classes, and how many there may be
     ("growth=False", {"settings": {"d": D, "growth": False}}, D + 1),
+    ("max_classes", {"max_classes": 5, "settings": {"d": D}}, 5),
     ("growth", {"settings": {"d": D}}, LABELS),
 )
 
@@ -22,10 +29,8 @@ def capacity(trial: Trial) -> Found:
     """Teach more labels than there is room for; the sabotage looks at no room."""
     ready()
     if trial.sabotage:
-        Classes.check = lambda classes, y: None  # type: ignore[method-assign]
-        from earl.estimator.model import Model
-
-        Model.check_room = lambda model, labels, learner: None  # type: ignore[method-assign]
+        put(Classes, "check", lambda classes, y: None)
+        put(Model, "check_room", lambda model, labels, learner: None)
     found = trial.found(labels=0, learned=0, refused=0, arrivals=0)
     samples = stream(4 * LABELS)
     for name, given, bound in BOUNDS:

@@ -10,6 +10,7 @@ from typing import Any
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.hostile import peak_memory
 from earl.crashtest.lives import ask_child
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import experiment, of_images, ready
 from earl.errors import EarlError
 from earl.estimator import EARLClassifier
@@ -51,7 +52,7 @@ def configs(trial: Trial) -> Found:
     """Give generated configurations to all that reads some; the sabotage looks at no size."""
     ready()
     if trial.sabotage:
-        learners.check_sizes = lambda *words, **named: None
+        put(learners, "check_sizes", lambda *words, **named: None)
     answer = ask_child(lambda: give_all(trial))
     found = Found(answer["figures"], answer["wrong"]) if answer else trial.found(configs=0)
     found.expect(found.figures["configs"] == trial.count, "the process that reads them has died")
@@ -104,14 +105,15 @@ def setting(rng: random.Random, place: Path) -> Config:
 
 def size(rng: random.Random, place: Path) -> Config:
     """A size that no machine has the memory for."""
-    name, value = rng.choice(SIZES), rng.choice(HUGE)
-    return f"{name} = {value}", False, lambda: rehearse(experiment(**{name: value}))
+    given: dict[str, Any] = {rng.choice(SIZES): rng.choice(HUGE)}
+    return f"{given}", False, lambda: rehearse(experiment(**given))
 
 
 def foreign(rng: random.Random, place: Path) -> Config:
     """A setting that does not exist."""
     name = rng.choice(FOREIGN) + rng.choice(["", "x", "\u202e"])
-    return f"a setting {name!r}", False, lambda: rehearse(experiment(**{name: 1}))
+    given: dict[str, Any] = {name: 1}
+    return f"a setting {name!r}", False, lambda: rehearse(experiment(**given))
 
 
 def field(rng: random.Random, place: Path) -> Config:

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from earl.cli.end import outcome
 from earl.crashtest.damage import damages, tree
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import ask_child, in_child, quietly
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import ready
 from earl.crashtest.subjects import ModelSubject, RunSubject, Subject, silent, stop_after
 from earl.storage import snapshot
@@ -34,8 +36,6 @@ def corruption_run(trial: Trial) -> Found:
 class Anything(dict[str, Any]):
     """Equals whatever it is compared with."""
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __eq__(self, other: object) -> bool:
         return True
 
@@ -50,14 +50,14 @@ def damaged(trial: Trial, make: Callable[[Path], Subject], command: str) -> Foun
     in_child(lambda: stop_after(make(start / "here"), saves=2))
     if trial.sabotage:
         listing: Any = snapshot._listing
-        snapshot._listing = lambda data: Anything(listing(data))
-    os.fsync = lambda fd: None  # type: ignore[assignment]  # nobody cuts the power
+        put(snapshot, "_listing", lambda data: Anything(listing(data)))
+    put(os, "fsync", lambda fd: None)  # nobody cuts the power
     bench = Bench(trial.place / "now", start, make(here), [command, str(here)])
     found = trial.found(corruptions=0, detected=0, identical=0, refused=0, asked=0)
     bench.expected = ask_child(bench.undisturbed)
     for number, (name, damage) in enumerate(islice(damages(trial.rng), trial.count)):
         found.figures["corruptions"] += 1
-        answer = ask_child(lambda act=damage: bench.go_on(act)) or {"wrong": "the process died"}
+        answer = ask_child(partial(bench.go_on, damage)) or {"wrong": "the process died"}
         found.figures["detected"] += bool(answer.get("detected"))
         found.figures["identical"] += not answer["wrong"]
         found.expect(not answer["wrong"], f"{name}: {answer['wrong']}")

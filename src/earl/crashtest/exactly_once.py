@@ -2,9 +2,11 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import ask_child, pause
+from earl.crashtest.sabotage import put
 from earl.crashtest.serving import (
     JSON,
     Poster,
@@ -107,7 +109,7 @@ def early_answers() -> None:
     """The sabotage: answer before anything is on the disk."""
     write = Writer._write
 
-    def early(self: Writer, db: object, letters: list[Letter]) -> None:
+    def early(self: Writer, db: Any, letters: list[Letter]) -> None:
         for letter in letters:
             if letter.wishes:
                 receipts = [
@@ -117,6 +119,6 @@ def early_answers() -> None:
                 letter.answer.set_result(receipts)
         pause(0.1)
         again = [Letter(one.wishes, one.admit) if one.wishes else one for one in letters]
-        write(self, db, again)  # type: ignore[arg-type]
+        write(self, db, again)
 
-    Writer._write = early  # type: ignore[method-assign,assignment]
+    put(Writer, "_write", early)

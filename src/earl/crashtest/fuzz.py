@@ -10,15 +10,28 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from earl.crashtest.harness import Found, Trial
+from earl.crashtest.sabotage import put
 from earl.crashtest.serving import JSON, Server, lesson, png, question
 from earl.crashtest.small import ready, stream
 
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW")
-PATHS = ("/learn", "/learn/batch", "/predict", "/samples", "/samples/1", "/samples/1/image")
+PATHS: tuple[str, ...] = (
+    "/learn",
+    "/learn/batch",
+    "/predict",
+    "/samples",
+    "/samples/1",
+    "/samples/1/image",
+)
 PATHS += ("/classes", "/status", "/metrics", "/healthz", "/readyz", "/nothing", "/../etc/passwd")
 PATHS += ("/samples/-1", "/samples/99999999999999999999", "/samples/x", "/predict?top=x")
 PATHS += ("/predict?min_seq=-1", "/samples?limit=10000000", "/samples?after=NaN", "//", "/%00")
-KINDS = ("application/json", "multipart/form-data", "multipart/form-data; boundary=x", "text/plain")
+KINDS: tuple[str, ...] = (
+    "application/json",
+    "multipart/form-data",
+    "multipart/form-data; boundary=x",
+    "text/plain",
+)
 KINDS += ("application/x-www-form-urlencoded", "image/png", "", "application/json; charset=utf-16")
 MARK = "sesame"  # stands in what is sent, and must stand in no answer
 LONGEST, MOST = 2.0, 1024  # seconds and bytes of an answer
@@ -134,7 +147,8 @@ def echoing() -> None:
         sent = (await request.body()).decode("latin-1")
         return JSONResponse({"detail": str(error), "input": sent}, 422)
 
-    errors.on_refused = errors.on_http_error = errors.on_invalid = echo  # type: ignore[assignment]
+    for name in ("on_refused", "on_http_error", "on_invalid"):
+        put(errors, name, echo)
 
 
 # ---- C8
@@ -231,4 +245,4 @@ def unlimited() -> None:
     """The sabotage: images may be of any size."""
     from earl.service import images, service
 
-    service.checked = lambda data, size, limits: images.decoded(data, size)
+    put(service, "checked", lambda data, size, limits: images.decoded(data, size))

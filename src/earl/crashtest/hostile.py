@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from earl.crashtest import hostile_files as evil
 from earl.crashtest.forging import forge
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import ask_child, in_child
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import ready
 from earl.crashtest.subjects import ModelSubject, silent
 from earl.errors import EarlError
@@ -22,7 +24,14 @@ from earl.estimator import EARLClassifier
 from earl.storage import state
 from earl.storage.snapshot import read_newest, write_snapshot
 
-FORBIDDEN = ("pickle.find_class", "exec", "compile", "os.system", "os.exec", "os.posix_spawn")
+FORBIDDEN: tuple[str, ...] = (
+    "pickle.find_class",
+    "exec",
+    "compile",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+)
 FORBIDDEN += ("subprocess.Popen", "socket.connect", "marshal.loads", "import", "ctypes.dlopen")
 LONGEST, MOST = 1.0, 64.0  # seconds of work and MB, of each refusal
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -33,7 +42,7 @@ def hostile(trial: Trial) -> Found:
     ready()
     in_child(lambda: make_all(trial))
     if trial.sabotage:
-        state._arranged = lambda tensor, spec, path: tensor
+        put(state, "_arranged", lambda tensor, spec, path: tensor)
     answer = ask_child(lambda: feed_all(trial.place / "cases", trial.place / "good"))
     found = Found(answer["figures"], answer["wrong"]) if answer else trial.found(cases=0)
     found.expect(found.figures["cases"] == trial.count, "the process that reads them has died")
@@ -58,32 +67,36 @@ def make_all(trial: Trial) -> None:
 def of_both(rng: random.Random, good: Path, model: Path) -> Iterator[Callable[[Path], object]]:
     """Yield what makes a hostile copy of a snapshot, or without end of a model."""
     for data in evil.hostile_tensors():
-        yield lambda to, data=data: forge(newest(shutil.copytree(good, to)), data=data)
+        yield partial(put_tensors, good, data)
     for data in evil.hostile_manifests():
-        yield lambda to, data=data: manifest_of(shutil.copytree(good, to)).write_bytes(data)
+        yield partial(put_manifest, good, data)
     for way, text in evil.hostile_fields():
-        yield lambda to, way=way, text=text: put_field(shutil.copytree(good, to), way, text)
+        yield partial(put_field, good, way, text)
     while True:
         seed = rng.random()
-        yield lambda to, seed=seed: spoil(shutil.copytree(model, to), random.Random(seed))
+        yield partial(spoil, model, random.Random(seed))
 
 
 def newest(folder: Path) -> Path:
     return max(folder.glob("snap-*"))
 
 
-def manifest_of(folder: Path) -> Path:
-    return newest(folder) / "manifest.json"
+def put_tensors(good: Path, data: bytes, to: Path) -> None:
+    forge(newest(shutil.copytree(good, to)), data=data)
 
 
-def put_field(folder: Path, way: list[str], text: str) -> None:
+def put_manifest(good: Path, data: bytes, to: Path) -> None:
+    (newest(shutil.copytree(good, to)) / "manifest.json").write_bytes(data)
+
+
+def put_field(good: Path, way: list[str], text: str, to: Path) -> None:
     edit, rewrite = evil.putting(way, text)
-    forge(newest(folder), edit, text=rewrite)
+    forge(newest(shutil.copytree(good, to)), edit, text=rewrite)
 
 
-def spoil(folder: Path, rng: random.Random) -> None:
+def spoil(model: Path, rng: random.Random, folder: Path) -> None:
     """Rewrite a model whose snapshot is in order, but whose state is that of no learner."""
-    found = read_newest(folder)
+    found = read_newest(shutil.copytree(model, folder))
     assert found is not None
     spoiled, path = found.state, found.path
     network = spoiled["model"]["learner"]["network"]
@@ -94,7 +107,18 @@ def spoil(folder: Path, rng: random.Random) -> None:
 
 
 Spoil = Callable[[Any, Any, str, random.Random], object]
-ODD = ("_target_", "__reduce__", "../../etc/passwd", "os.system", -1, 10**12, 1.5, None, [], {})
+ODD: tuple[Any, ...] = (
+    "_target_",
+    "__reduce__",
+    "../../etc/passwd",
+    "os.system",
+    -1,
+    10**12,
+    1.5,
+    None,
+    [],
+    {},
+)
 SPOILS: tuple[Spoil, ...] = (
     lambda state, net, name, rng: net[name].fill_(rng.choice([torch.nan, torch.inf])),
     lambda state, net, name, rng: net.pop(name),

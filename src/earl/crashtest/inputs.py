@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from earl.crashtest.harness import Found, Trial
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import data, experiment
 from earl.errors import EarlError
 from earl.learning import inputs as checks
 from earl.learning.learner import Learner
 from earl.storage.state import digest
 
-DTYPES = (torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool)
+DTYPES: tuple[torch.dtype, ...] = (torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool)
 DTYPES += (torch.float16, torch.float32, torch.float64, torch.bfloat16, torch.complex64)
 INTEGER = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 SHAPES = ((3, 8, 8), (1, 8, 8), (3, 8, 9), (8, 8, 3), (3, 8), (8,), (), (3, 8, 8, 1), (0, 8, 8))
@@ -31,10 +32,8 @@ def inputs(trial: Trial) -> Found:
     learner = experiment("earl").build(dataset=data(16)).learner
     learner.observe(*good(rng))
     if trial.sabotage:
-        checks.check_dense = lambda t, what: None
-        learner.setting.__class__.check_images = (  # type: ignore[method-assign]
-            lambda setting, x: None
-        )
+        put(checks, "check_dense", lambda t, what: None)
+        put(type(learner.setting), "check_images", lambda setting, x: None)
     found = trial.found(calls=0, accepted=0, refused=0, other=0, changed=0)
     before = digest(learner.state_dict())
     for _ in range(trial.count):

@@ -1,6 +1,5 @@
 """A1 and A9: kills at random moments, and lives that are hardly longer than a snapshot takes."""
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def killed(trial: Trial, make: Callable[[Path, int], Subject]) -> Found:
     total = SAMPLES if trial.count >= 100 else max(20, FEWEST * trial.count)
     whole, other = make(trial.place / "whole", total), make(trial.place / "killed", total)
     found = trial.found(kills=0, samples=total, identical=0, lost=0, dup=0)
-    kill_often(other, trial.count, trial.rng, found)
+    kill_often(other, trial, found)
     code = in_child(lambda: other.live(silent))
     in_child(lambda: whole.live(silent))
     expected, result = ask_child(whole.result), ask_child(other.result)
@@ -47,15 +46,16 @@ def killed(trial: Trial, make: Callable[[Path, int], Subject]) -> Found:
     return found
 
 
-def kill_often(subject: Subject, kills: int, rng: random.Random, found: Found) -> None:
+def kill_often(subject: Subject, trial: Trial, found: Found) -> None:
     """Kill a subject so often before it has finished, spread over all of its samples."""
-    told = 0
+    told, kills, rng = 0, trial.count, trial.rng
+    longest = 10 * LONGEST_PAUSE if trial.sabotage else LONGEST_PAUSE
     for n in range(kills):
         left = subject.total - subject.reached() - 10
         samples = rng.randint(0, max(0, 2 * left // (kills - n)))
         life = Life.begin(subject.live)
         life.hear(samples)
-        pause(rng.random() * LONGEST_PAUSE)
+        pause(rng.random() * longest)
         died = life.kill() < 0
         found.figures["kills"] += died
         found.expect(died, f"life {n} had ended before its kill")

@@ -13,6 +13,7 @@ from earl.cli.app import app
 from earl.cli.end import outcome
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import Life, Tell, ended, fork, in_child, quietly
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import ready
 from earl.crashtest.subjects import ModelSubject, RunSubject, silent
 from earl.storage import files as durable
@@ -25,7 +26,7 @@ def locks(trial: Trial) -> Found:
     """Start a run, or a save, twice; kill the first; start again. The sabotage locks nothing."""
     ready()
     if trial.sabotage:
-        durable._take = lambda fd, path: None
+        put(durable, "_take", lambda fd, path: None)
     found = trial.found(rounds=0, refused=0, restarted=0, wall_s=0.0, cpu_s=0.0)
     image = trial.place / "image.png"
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(image)
@@ -68,7 +69,11 @@ def second_save(path: Path, image: Path, found: Found) -> None:
     begun, saving = os.pipe()
 
     def stuck() -> int:
-        os.fsync = lambda fd: (os.write(saving, b"."), time.sleep(60))  # type: ignore[assignment]
+        def never(fd: int) -> None:
+            os.write(saving, b".")
+            time.sleep(60)
+
+        put(os, "fsync", never)
         subject.live(silent)
         return errno.EIO
 

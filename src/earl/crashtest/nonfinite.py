@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from earl.crashtest.harness import Found, Trial
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import of_images, of_vectors, ready, stream
 from earl.errors import ContractBroken, EarlError, NoProgress
 from earl.estimator import EARLClassifier
@@ -23,7 +24,7 @@ def nonfinite(trial: Trial) -> Found:
     """Refuse bad samples, undo bad steps, stop after many; the sabotage takes every step."""
     ready()
     if trial.sabotage:
-        steps.take_step = lambda loss, optimizer: bool([optimizer.step()])
+        put(steps, "take_step", lambda loss, optimizer: bool([optimizer.step()]))
     found = trial.found(inputs=trial.count, refused=0, spoilt=0, undone=0)
     refuse(trial, found)
     undo(trial, found)

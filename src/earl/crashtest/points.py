@@ -10,6 +10,7 @@ from typing import Any
 from earl.crashtest.disk import DEAD, die_at
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import ask_child, in_child
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import ready
 from earl.crashtest.subjects import ModelSubject, RunSubject, Subject, silent, stop_after
 from earl.storage import files as durable
@@ -17,7 +18,7 @@ from earl.storage import files as durable
 Point = tuple[int, str]
 
 
-def torn_write(final: Path, files: Mapping[str, bytes | bytearray]) -> None:
+def torn_write(final: Path, files: Mapping[str, Any]) -> None:
     """The sabotage: write in place, as one would without thinking of kills."""
     final.mkdir()
     for name, data in files.items():
@@ -42,8 +43,8 @@ def died(trial: Trial, make: Callable[[Path, int], Subject], totals: tuple[int, 
     """Die at every point of a first life and of a later one; `totals` are samples after each."""
     ready()
     if trial.sabotage:
-        durable.write_dir_atomically = torn_write
-    os.fsync = lambda fd: None  # type: ignore[assignment]  # still counted; nobody cuts the power
+        put(durable, "write_dir_atomically", torn_write)
+    put(os, "fsync", lambda fd: None)  # still counted; nobody cuts the power
     first, later = totals
     empty = trial.folder("empty")
     begun = trial.folder("begun")

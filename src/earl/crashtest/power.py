@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from earl.crashtest.exactly_once import compare
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import pause
+from earl.crashtest.sabotage import put
 from earl.crashtest.serving import JSON, Poster, Server, lesson, png, question
 from earl.crashtest.small import ready, stream
 from earl.service import journal, writer
@@ -120,8 +121,9 @@ def unflushed() -> None:
         db.execute("PRAGMA synchronous=OFF")
         return db
 
-    journal.connect = writer.connect = careless  # type: ignore[assignment]
-    os.fsync = lambda fd: None  # type: ignore[assignment]
+    for module in (journal, writer):
+        put(module, "connect", careless)
+    put(os, "fsync", lambda fd: None)
 
 
 def disk_full(trial: Trial) -> Found:
@@ -178,8 +180,8 @@ def noise(seed: int) -> NDArray[np.uint8]:
 
 def boundless() -> None:
     """The sabotage: no room is kept free, and a disk that is full counts as one that has failed."""
-    Session._room = lambda session: None  # type: ignore[method-assign]
-    Writer._explained = failed  # type: ignore[method-assign]
+    put(Session, "_room", lambda session: None)
+    put(Writer, "_explained", failed)
 
 
 def failed(self: Writer, db: object, error: Exception) -> StorageFailed:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from earl.crashtest.harness import Found, Trial
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import of_images, ready, stream
 from earl.estimator import EARLClassifier
 from earl.estimator.model import Model
@@ -26,7 +27,8 @@ def questions(trial: Trial) -> Found:
     rng, steps = trial.rng, max(3, int(trial.count * STEPS_PER_QUESTION))
     samples = stream(steps)
     asked, plain = of_images(), of_images()
-    found, answers = trial.found(questions=0, steps=steps, identical=0), {}
+    found = trial.found(questions=0, steps=steps, identical=0)
+    answers: dict[Any, Any] = {}
     for i in range(steps):
         for _ in range(rng.randint(0, round(2 / STEPS_PER_QUESTION))):
             place = rng.randrange(len(samples.probes))
@@ -61,7 +63,7 @@ def careless_questions() -> None:
         self.learner.work.updates += 1
         return scores(self, x)
 
-    Model.scores = careless  # type: ignore[method-assign]
+    put(Model, "scores", careless)
 
 
 VARIATIONS = [  # the hash seed of Python, samples between two saves (0: none), whether it is asked
@@ -77,7 +79,8 @@ SAMPLES = 120
 
 def determinism(trial: Trial) -> Found:
     """Learn the same in new processes that differ; the sabotage draws by Python's hashes."""
-    found, digests = trial.found(), set()
+    found = trial.found()
+    digests: set[str] = set()
     variations = VARIATIONS[: trial.count]
     for number, (hashes, every, asks) in enumerate(variations):
         order = {"path": str(trial.place / f"{number}"), "every": every, "asks": asks}
@@ -117,4 +120,4 @@ def draw_by_hashes() -> None:
     def hashed(self: Randomness, step: int, purpose: str) -> Any:
         return at(self, step + hash(purpose) % 1000, purpose)
 
-    Randomness.at = hashed  # type: ignore[method-assign]
+    put(Randomness, "at", hashed)

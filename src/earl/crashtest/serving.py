@@ -26,6 +26,7 @@ from earl.service.images import decoded
 from earl.service.journal import Journal
 from earl.service.limits import Limits
 from earl.service.operations import Operation, apply
+from earl.service.published import image_size
 
 PATIENCE = 60.0  # seconds until an answer must have come
 Answer = tuple[int, Any]
@@ -245,7 +246,9 @@ def replayed(folder: Path) -> str:
     clf = EARLClassifier(**journal.parameters)
     journal.close()
     for one in operations(folder):
-        apply(clf, one, None if one.image is None else decoded(one.image, clf.image_size))
+        apply(
+            clf, one, None if one.image is None else decoded(one.image, image_size(clf._current()))
+        )
     return clf.digest()
 
 

@@ -33,7 +33,7 @@ def of_images(method: str = "earl", **given: Any) -> EARLClassifier:
     settings = {**TRAINING, **PLAIN, **NETWORK, **own, **given.pop("settings", {})}
     if not isinstance(given.get("backbone", ""), str):
         settings = {name: v for name, v in settings.items() if name not in NETWORK}
-    usual = {"image_size": 8, "memory_size": 20, "device": "cpu", "threads": 1}
+    usual: dict[str, Any] = {"image_size": 8, "memory_size": 20, "device": "cpu", "threads": 1}
     return EARLClassifier(method=method, **(usual | given), settings=settings)
 
 
@@ -41,7 +41,7 @@ def of_vectors(method: str = "earl", **given: Any) -> EARLClassifier:
     """Return a small estimator of vectors; keywords are its parameters."""
     own = OWN["earl"] if method.startswith("earl") or "etf" in method else {}
     settings = {**TRAINING, **own, **given.pop("settings", {})}
-    usual = {"backbone": None, "memory_size": 20, "device": "cpu", "threads": 1}
+    usual: dict[str, Any] = {"backbone": None, "memory_size": 20, "device": "cpu", "threads": 1}
     return EARLClassifier(method=method, **(usual | given), settings=settings)
 
 

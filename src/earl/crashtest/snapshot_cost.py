@@ -3,9 +3,11 @@
 import subprocess
 import sys
 import time
+from typing import Any
 
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import in_child
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import ready
 from earl.crashtest.subjects import ModelSubject, RunSubject, silent
 from earl.experiments.runs import clock
@@ -26,7 +28,7 @@ def snapshot_cost(trial: Trial) -> Found:
     """Run with snapshots as often as the share of time allows; the sabotage allows any share."""
     ready()
     if trial.sabotage:
-        clock.SNAPSHOT_SHARE = 1e9
+        put(clock, "SNAPSHOT_SHARE", 1e9)
     found = trial.found()
     total, saving, saves = timed_run(RunSubject(trial.place / "run", trial.count))
     ratio = 1 - saving / total
@@ -45,12 +47,12 @@ def timed_run(subject: RunSubject) -> tuple[float, float, int]:
     spent: list[float] = []
     save = Saves.save
 
-    def timed(saves: Saves, *words: object) -> None:
+    def timed(saves: Saves, *words: Any) -> None:
         begun = time.monotonic()
-        save(saves, *words)  # type: ignore[arg-type]
+        save(saves, *words)
         spent.append(time.monotonic() - begun)
 
-    Saves.save = timed  # type: ignore[method-assign,assignment]
+    put(Saves, "save", timed)
     begun = time.monotonic()
     run = RunDirectory(subject.path, subject.experiment)
     for _ in run.run(device="cpu", threads=1, snapshot_seconds=0.0, dataset=subject.dataset):

@@ -12,6 +12,7 @@ import torch
 
 from earl.cli.learn import opened
 from earl.crashtest.lives import LEARNED, SAVED, Tell, pause
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import CLASSES, Samples, data, experiment, of_images, stream
 from earl.data.dataset import Dataset
 from earl.experiments.experiment import Experiment
@@ -22,6 +23,7 @@ from earl.storage.manifest import newest_step
 from earl.storage.snapshot import read_newest
 from earl.storage.state import digest
 
+PROBES = 40  # test images that are asked about
 LOADED = 160  # samples of the data set that come without asking for more
 
 
@@ -32,7 +34,7 @@ def silent(kind: bytes, number: int) -> None:
 def told_too_early(tell: Tell, step: int) -> None:
     """The sabotage: say that a state is saved some time before it is."""
     tell(SAVED, step)
-    pause(0.03)
+    pause(0.3)
 
 
 class Subject(Protocol):
@@ -102,7 +104,7 @@ class RunSubject:
 
     @property
     def experiment(self) -> Experiment:
-        few = {"per_class": self.total // CLASSES} if self.dataset is None else {}
+        few: dict[str, Any] = {"per_class": self.total // CLASSES} if self.dataset is None else {}
         return experiment(every=self.evaluations, **few)
 
     @property
@@ -112,8 +114,8 @@ class RunSubject:
 
     def live(self, tell: Tell) -> None:
         turns, save = iter(range(1, 10**9)), Saves.save
-        Clock.due = lambda clock: next(turns) % self.every == 0  # type: ignore[method-assign]
-        Saves.save = self.telling(save, tell)  # type: ignore[method-assign]
+        put(Clock, "due", lambda clock: next(turns) % self.every == 0)
+        put(Saves, "save", self.telling(save, tell))
         run = RunDirectory(self.path, self.experiment)
         for moment in run.run(device="cpu", threads=1, dataset=self.dataset):
             tell(LEARNED, moment.step)
@@ -139,7 +141,7 @@ class RunSubject:
         prepared = self.experiment.build(dataset=self.dataset)
         prepared.learner.load_state_dict(snapshot.state)
         test = prepared.dataset.test.images
-        scores = prepared.learner.scores(test[torch.arange(len(test))])
+        scores = prepared.learner.scores(test[torch.arange(PROBES)])
         history = (self.path / "history.jsonl").read_bytes()
         return {
             "samples": summary["samples"],

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from earl.crashtest.harness import Found, Trial
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import of_images, of_vectors, ready, stream
 from earl.errors import NotFitted
 from earl.estimator import EARLClassifier
@@ -95,6 +96,6 @@ def poison() -> None:
     def poisoned(self: Any, x: Any) -> Any:
         return scores(self, x) * float("nan")
 
-    model.Model.scores = poisoned  # type: ignore[method-assign]
-    model.most_likely = lambda found: found.argmax(dim=1)
-    finite.most_likely = model.most_likely
+    put(model.Model, "scores", poisoned)
+    for module in (model, finite):
+        put(module, "most_likely", lambda scores: scores.argmax(dim=1))

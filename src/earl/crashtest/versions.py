@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,6 +10,7 @@ from earl.cli.learn import opened
 from earl.crashtest.forging import forge
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import in_child
+from earl.crashtest.sabotage import put
 from earl.crashtest.small import of_images, ready
 from earl.crashtest.subjects import ModelSubject, RunSubject, silent, stop_after
 from earl.errors import EarlError, InvalidSetting, RunConflict, SnapshotError
@@ -17,7 +19,7 @@ from earl.experiments.runs.directory import RunDirectory
 from earl.storage.manifest import FORMAT_VERSION
 
 NEWER = FORMAT_VERSION + 1
-OTHER = {"method": "er", "backbone": "efficientnet-lite0"}
+OTHER = {"method": "er", "backbone": "efficientnet-lite0", "frozen": True, "max_classes": 7}
 CHANGES_WITH = {"frozen": "d"}  # it brings other settings, and the first of them is named
 HARMLESS = ("device", "threads")  # of a model: where it calculates
 
@@ -29,7 +31,7 @@ def versions(trial: Trial) -> Found:
     in_child(lambda: ModelSubject(model, 6, every=3).live(silent))
     in_child(lambda: stop_after(RunSubject(run, 16, every=4), saves=2))
     if trial.sabotage:
-        RunDirectory._check_same = lambda run, stored: None  # type: ignore[method-assign]
+        put(RunDirectory, "_check_same", lambda run, stored: None)
     found = trial.found(cases=0, refused=0, harmless=0, silent=0)
     cases = [*formats(trial, model, run), *of_model(model), *of_run(run)]
     for name, word, act in cases[: trial.count]:
@@ -61,7 +63,7 @@ def formats(trial: Trial, model: Path, run: Path) -> Iterator[Case]:
             shutil.copytree(place, copy)
             for snapshot in copy.rglob("snap-*"):
                 forge(snapshot, lambda about: about.update(format_version=NEWER))
-            yield f"{place.name}, {word}", word, lambda act=act, copy=copy: act(copy)
+            yield f"{place.name}, {word}", word, partial(act, copy)
 
 
 def of_model(path: Path) -> Iterator[Case]:
@@ -69,11 +71,11 @@ def of_model(path: Path) -> Iterator[Case]:
     for name, value in of_images().get_params().items():
         if name == "settings":
             continue
-        word, changed = "" if name in HARMLESS else name, {name: OTHER.get(name, other(value))}
-        yield f"model, {name}", word, lambda given=changed: opened(path, dict(given))
+        word, given = "" if name in HARMLESS else name, {name: OTHER.get(name, other(value))}
+        yield f"model, {name}", word, partial(opened, path, given)
     for name, value in (of_images().settings or {}).items():
         given = {"settings": {name: other(value)}}
-        yield f"model, {name}", name, lambda given=given: opened(path, dict(given))
+        yield f"model, {name}", name, partial(opened, path, given)
 
 
 def of_run(path: Path) -> Iterator[Case]:
@@ -82,12 +84,12 @@ def of_run(path: Path) -> Iterator[Case]:
     names = {"method": "er", "dataset": "digits", "stream": "disjoint", "seed": begun.seed + 1}
     for name, value in names.items():
         fields = begun.as_dict() | {name: value}
-        yield f"run, {name}", name, lambda fields=fields: reopened(path, fields)
+        yield f"run, {name}", name, partial(reopened, path, fields)
     for name in begun.values():
-        fields = changed(begun, name)
-        if fields is not None:
+        another = changed(begun, name)
+        if another is not None:
             word = CHANGES_WITH.get(name, name)
-            yield f"run, {name}", word, lambda fields=fields: reopened(path, fields)
+            yield f"run, {name}", word, partial(reopened, path, another)
 
 
 def changed(begun: Experiment, name: str) -> dict[str, Any] | None:

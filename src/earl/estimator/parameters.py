@@ -57,6 +57,8 @@ class Parameters:
             raise InvalidSetting(f"steps_per_sample = {steps!r} must be a positive number")
         if not isinstance(self.frozen, bool | None) and self.frozen != FRONT:
             raise InvalidSetting(f"frozen = {self.frozen!r} must be true, false, 'front' or None")
+        if not isinstance(self.method, str):
+            raise InvalidSetting(f"method = {self.method!r} must be a name; see: earl list methods")
         self._check_backbone()
         if self.settings is not None and not isinstance(self.settings, Mapping):
             raise InvalidSetting("settings must map names to values, for example {'k': 5}")
@@ -79,8 +81,6 @@ class Parameters:
             )
 
     def _check_method(self) -> None:
-        if not isinstance(self.method, str):
-            raise InvalidSetting(f"method = {self.method!r} must be a name; see: earl list methods")
         if must_be_told(self.method):
             free = [name for name in METHODS.names() if not must_be_told(name)]
             raise InvalidSetting(
