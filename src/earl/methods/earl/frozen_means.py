@@ -73,6 +73,25 @@ class FrozenMeans(RunningMeans):
         return seen, there
 
 
+class BesideMeans(nn.Module):
+    """A network behind which the class means stand: it makes features of samples and of the means.
+
+    One pass for both: the weights of a projection are more than all else that is calculated with.
+    """
+
+    def __init__(self, f: nn.Sequential, means: FrozenMeans) -> None:
+        super().__init__()
+        self.f, self.means = f, means
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the features of x (B, …), and behind them those of the n means, (B + n, d)."""
+        backbone, (centre, p) = self.f[0], self.f[1]
+        point, there = self.means.centre.point, self.means.there()
+        kept = self.means.means[there].to(point.device) - point
+        out: Tensor = p(torch.cat((centre(backbone(x)), kept)))
+        return out
+
+
 def make_isometric(layer: nn.Linear, generator: Generator) -> None:
     """Let a layer keep all angles, if it has room for them: orthonormal columns, GAIN times."""
     with torch.no_grad():
