@@ -138,4 +138,32 @@ HARNESSES: Mapping[str, Harness] = {
         "generated settings, parameters and sweep files",
         "nothing looks whether sizes fit the memory",
     ),
+    "kills-service": Harness(
+        "A1",
+        "exactly_once",
+        200,
+        "SIGKILL at random moments of a service that is taught",
+        "samples are acknowledged before they are on the disk",
+    ),
+    "exactly-once": Harness(
+        "C5",
+        "exactly_once",
+        30,
+        "four clients that retry and leave, and a service that is killed",
+        "samples are acknowledged before they are on the disk",
+    ),
+    "fuzz": Harness(
+        "C7",
+        "fuzz",
+        10_000,
+        "requests of all kinds that nobody should send",
+        "a refusal repeats what was sent",
+    ),
+    "bombs": Harness(
+        "C8",
+        "fuzz",
+        60,
+        "images that promise more than they are",
+        "images may be of any size",
+    ),
 }

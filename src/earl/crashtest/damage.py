@@ -123,6 +123,8 @@ def rewriting(
 
 def tree(root: Path) -> dict[str, object]:
     """Return all there is at and below a path: names, links and bytes."""
+    if root.is_symlink():
+        return {".": root.readlink()}
     return {
         path.relative_to(root).as_posix(): path.readlink()
         if path.is_symlink()

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from earl.crashtest.lives import end_all
 from earl.errors import EarlError
 
 
@@ -82,5 +83,7 @@ class Harness:
             found = caught.args[0]
         except EarlError as error:
             found = Found({"error": type(error).__name__}, [str(error)])
+        finally:
+            end_all()
         found.figures["s"] = round(time.monotonic() - begun, 1)  # without importing
         return found

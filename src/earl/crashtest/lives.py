@@ -20,13 +20,17 @@ _WORD = struct.Struct("<cq")
 
 Tell = Callable[[bytes, int], None]
 
+_alive: set[int] = set()  # children that have not been waited for
+
 
 def fork(act: Callable[[], int]) -> int:
     """Do something in a child that ends without cleaning up; return its process id."""
     sys.stdout.flush()
     sys.stderr.flush()
     if child := os.fork():
+        _alive.add(child)
         return child
+    _alive.clear()
     code = 99
     try:
         code = act()
@@ -39,7 +43,15 @@ def fork(act: Callable[[], int]) -> int:
 
 def ended(child: int) -> int:
     """Return the exit code of a child, when it has ended."""
+    _alive.discard(child)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def end_all() -> None:
+    """Kill the children that are left, as when a harness has ended early."""
+    for child in list(_alive):
+        os.kill(child, signal.SIGKILL)
+        ended(child)
 
 
 def in_child(act: Callable[[], object]) -> int:
