@@ -55,7 +55,7 @@ class Encoder:
         self.setting.check_images(x)
         keys = [hashlib.blake2b(image.numpy().tobytes()).digest() for image in x.cpu().contiguous()]
         # Threads may share an encoder: what is known now may be gone a moment later.
-        found = {key: h for key in keys if (h := self.known.get(key)) is not None}
+        found = {k: known for k in keys if (known := self.known.get(k)) is not None}
         new = {key: i for i, key in enumerate(keys) if key not in found}
         at_once = 1 if self.setting.device == "cpu" else AT_ONCE
         for rows in torch.tensor(list(new.values()), dtype=torch.int64).split(at_once):
