@@ -1,16 +1,19 @@
 """Accuracy on embeddings after 1, 2, 5, 10 and 50 samples a class, outside competitors included.
 
-    python benchmarks/few_shot.py ~/embeddings/cifar10-lite0 --seeds 5
+    earl data embed cifar10 --per-class 450 --set exam_per_class=150 -o ~/embeddings/cifar10-lite0
+    python benchmarks/few_shot.py ~/embeddings/cifar10-lite0 --images cifar10
 
 Every method sees the same samples in the same order: one of each class, then a second of each, and
 so on. Scikit-learn's SGDClassifier and river's softmax regression stand beside ours; what is not
-installed is left out, and that is said.
+installed is left out, and that is said. With --images EARL also learns the images themselves from
+random weights. All numbers go to results/few-shot/, of which `earl results` makes the tables.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -19,15 +22,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from earl.data.dataset import Dataset
 from earl.experiments.catalogue import METHODS
-from earl.experiments.loading import load_data
+from earl.experiments.loading import DataOptions, load_data
 from earl.experiments.options import options_of
+from earl.experiments.places import Places
 from earl.experiments.recipes import recipe
 from earl.learning import Setting
+from earl.learning.bytes_held import bytes_held
 from earl.learning.encoder import on_features
+from earl.nn import Augment, ResNet, View, build
+from earl.randomness import Randomness
+from earl.storage.files import replace_text
 
 COUNTS = (1, 2, 5, 10, 50)
 OURS = ("ncm", "slda", "ranpac", "knn", "earl", "vanilla-etf", "er")
+SCRATCH = "earl from scratch"  # with the settings of the sweep cifar10-small
+Data = tuple[Tensor, Tensor, Tensor, Tensor]  # samples and labels to learn, and to be asked about
+OUT = Path(__file__).parents[1] / "results" / "few-shot"
 
 
 class Ours:
@@ -45,6 +57,30 @@ class Ours:
     def answers(self, h: Tensor) -> Tensor:
         return self.learner.predict(h[:, :, None, None])
 
+    def bytes_held(self) -> int:
+        return sum(bytes_held(self.learner).values())
+
+
+class Scratch:
+    """EARL with a small network from random weights, on the images behind the embeddings."""
+
+    def __init__(self, channels: int, seed: int) -> None:
+        view = View((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616))
+        augment = Augment(view=view, rand_augment=False)
+        setting = Setting(image_shape=(channels, 32, 32), view=view, augment=augment, lr=1e-3)
+        network = build(lambda: ResNet(depth=8, width=8), Randomness(seed).at(0, "backbone"))
+        chosen = replace(setting, memory_size=100, seed=seed)
+        self.learner = METHODS["earl"](network, chosen, d=64, hidden=64)
+
+    def learn(self, x: Tensor, y: int) -> None:
+        self.learner.observe(x[None], torch.tensor([y]))
+
+    def answers(self, x: Tensor) -> Tensor:
+        return self.learner.predict(x)
+
+    def bytes_held(self) -> int:
+        return sum(bytes_held(self.learner).values())
+
 
 class SGD:
     """Logistic regression of scikit-learn by partial_fit, on unit features; rates as they come."""
@@ -56,6 +92,9 @@ class SGD:
 
     def learn(self, h: Tensor, y: int) -> None:
         self.model.partial_fit(unit(h[None]), [y], classes=np.arange(10))
+
+    def bytes_held(self) -> int:
+        return int(self.model.coef_.nbytes + self.model.intercept_.nbytes)
 
     def answers(self, h: Tensor) -> Tensor:
         return torch.from_numpy(self.model.predict(unit(h)).astype(np.int64))
@@ -72,6 +111,9 @@ class River:
     def learn(self, h: Tensor, y: int) -> None:
         self.model.learn_one(dict(enumerate(unit(h[None])[0].tolist())), y)
 
+    def bytes_held(self) -> int:
+        return 8 * sum(len(row) for row in self.model.weights.values())  # the numbers alone
+
     def answers(self, h: Tensor) -> Tensor:
         """Return the answers from river's own weights; its predict_one takes a minute for them."""
         n = h.shape[1]
@@ -86,9 +128,12 @@ def unit(h: Tensor) -> "np.ndarray":
     return nn.functional.normalize(h, dim=1).numpy()
 
 
-def contestants() -> Mapping[str, Callable[[int, int], Ours | SGD | River]]:
-    found: dict[str, Callable[[int, int], Ours | SGD | River]]
-    found = {name: partial(Ours, name) for name in OURS}
+Contestant = Ours | Scratch | SGD | River
+Maker = Callable[[int, int], Contestant]
+
+
+def contestants() -> Mapping[str, Maker]:
+    found: dict[str, Maker] = {name: partial(Ours, name) for name in OURS}
     for name, kind in {"sklearn SGDClassifier": SGD, "river SoftmaxRegression": River}.items():
         try:
             kind(1, 1)
@@ -111,10 +156,8 @@ def samples(labels: Tensor, classes: Tensor, seed: int) -> Iterator[Tensor]:
         yield torch.stack([rows[c][i] for c in order.tolist()])
 
 
-def curve(
-    make: Callable[[int, int], Ours | SGD | River], data: tuple[Tensor, ...], n: int, seed: int
-) -> tuple[list[float], float]:
-    """Return the accuracy at each of COUNTS in percent, and the microseconds of a sample."""
+def curve(make: Maker, data: Data, n: int, seed: int) -> tuple[list[float], float, int]:
+    """Return the accuracy at each of COUNTS in percent, the microseconds of a sample, the bytes."""
     H, Y, asked, truth = data
     classes = torch.randperm(10, generator=torch.Generator().manual_seed(seed))[:n]
     model, found, spent = make(H.shape[1], seed), [], 0.0
@@ -126,8 +169,24 @@ def curve(
         spent += time.process_time() - start
         if i in COUNTS:
             right = model.answers(asked[of_these]) == truth[of_these]
-            found.append(100 * float(right.float().mean()))
-    return found, 1e6 * spent / (n * max(COUNTS))
+            found.append(round(100 * float(right.float().mean()), 2))
+    return found, 1e6 * spent / (n * max(COUNTS)), model.bytes_held()
+
+
+def whole(dataset: Dataset) -> Data:
+    """Return both splits in memory, with their labels."""
+    splits = (dataset.train, dataset.test)
+    tensors = [t for s in splits for t in (s.images[torch.arange(len(s))], s.labels)]
+    return tensors[0], tensors[1], tensors[2], tensors[3]
+
+
+def images_behind(name: str, root: Path | None, embedded: Data) -> Data:
+    """Return the images that were embedded; it is an error if their labels are others."""
+    chosen = DataOptions(per_class=len(embedded[1]) // 10, exam_per_class=len(embedded[3]) // 10)
+    found = whole(load_data(name, chosen, Places.find(root)))
+    if not (torch.equal(found[1], embedded[1]) and torch.equal(found[3], embedded[3])):
+        raise SystemExit(f"{name} does not hold the images that were embedded")
+    return found
 
 
 def main() -> None:
@@ -136,24 +195,34 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="where to write all numbers")
+    parser.add_argument("--images", help="the data set that was embedded")
+    parser.add_argument("--data-root", type=Path, help="where it lies")
+    parser.add_argument("--out", type=Path, default=OUT, help="where to write all numbers")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    data = load_data(f"embeddings:{given.folder}")
-    splits = [getattr(data, name) for name in ("train", "test")]
-    tensors = [t for s in splits for t in (s.images[torch.arange(len(s))].flatten(1), s.labels)]
-    every = []
+    H, Y, asked, truth = whole(load_data(f"embeddings:{given.folder}"))
+    features: Data = (H.flatten(1), Y, asked.flatten(1), truth)
+    every: list[tuple[str, Maker, Data]]
+    every = [(name, make, features) for name, make in contestants().items()]
+    if given.images:
+        images = images_behind(given.images, given.data_root, features)
+        every.append((SCRATCH, Scratch, images))
+    curves = []
     for n in (5, 10):
-        for name, make in contestants().items():
-            runs = [curve(make, tuple(tensors), n, seed) for seed in range(1, given.seeds + 1)]
+        for name, make, data in every:
+            runs = [curve(make, data, n, seed) for seed in range(1, given.seeds + 1)]
             means = [mean(run[0][i] for run in runs) for i in range(len(COUNTS))]
-            micro = mean(run[1] for run in runs)
+            micro, held = mean(run[1] for run in runs), runs[0][2]
             print(
-                f"{n:2d} {name:24s}", *(f"{m:6.1f}" for m in means), f"{micro:9.0f} µs", flush=True
+                f"{n:2d} {name:24s}", *(f"{m:6.1f}" for m in means), f"{micro:9.0f} µs {held:,} B"
             )
-            every.append({"classes": n, "name": name, "runs": [r[0] for r in runs], "micro": micro})
-    if given.json:
-        given.json.write_text(json.dumps({"counts": COUNTS, "curves": every}, indent=1))
+            accuracies = {seed: run[0] for seed, run in enumerate(runs, start=1)}
+            about = {"classes": n, "name": name, "microseconds": round(micro), "bytes": held}
+            curves.append({**about, "accuracies": accuracies})
+    given.out.mkdir(parents=True, exist_ok=True)
+    facts = {"embeddings": given.folder.name, "train": len(Y), "test": len(truth)}
+    text = json.dumps({**facts, "counts": COUNTS, "curves": curves}, indent=1)
+    replace_text(given.out / f"{given.folder.name}.json", text + "\n")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from earl import EARLClassifier
+from earl.crashtest.small import NETWORK, TRAINING, of_images, of_vectors  # noqa: F401
 from earl.data.sets import shapes
 
 DATA = shapes.load()
@@ -15,36 +16,6 @@ TRAIN: NDArray[np.uint8] = DATA.train.images[ORDER].permute(0, 2, 3, 1).numpy() 
 LABELS = [f"class {c}" for c in DATA.train.labels[ORDER].tolist()]
 TEST: NDArray[np.uint8] = DATA.test.images[torch.arange(80)].permute(0, 2, 3, 1).numpy()
 TEST_LABELS = [f"class {c}" for c in DATA.test.labels[:80].tolist()]
-
-TRAINING = {"batch_size": 8, "lr": 3e-3}
-PLAIN = {"padding": 1, "flip": False, "rand_augment": False}
-NETWORK = {"depth": 8, "width": 4}
-OWN = {  # of each method, in proportion to such images
-    "earl": {"d": 15, "hidden": 16},
-    "oddl": {"latent": 8, "vae_hidden": 32},
-    "remind": {"base": 20, "codebooks": 2, "codewords": 16},
-    "nc-fscil": {"base": 20, "codebooks": 2, "codewords": 16},
-}
-
-
-def of_images(method: str = "earl", **given: Any) -> EARLClassifier:
-    """Return a small estimator of images; keywords are its parameters."""
-    own = OWN["earl"] if method.startswith("earl") or "etf" in method else OWN.get(method, {})
-    if method == "earl":
-        own = {**own, "correction": True}  # as the paper has it
-    settings = {**TRAINING, **PLAIN, **NETWORK, **own, **given.pop("settings", {})}
-    if not isinstance(given.get("backbone", ""), str):
-        settings = {name: v for name, v in settings.items() if name not in NETWORK}
-    usual = {"image_size": 8, "memory_size": 20, "device": "cpu", "threads": 1}
-    return EARLClassifier(method=method, **(usual | given), settings=settings)
-
-
-def of_vectors(method: str = "earl", **given: Any) -> EARLClassifier:
-    """Return a small estimator of vectors; keywords are its parameters."""
-    own = OWN["earl"] if method.startswith("earl") or "etf" in method else {}
-    settings = {**TRAINING, **own, **given.pop("settings", {})}
-    usual = {"backbone": None, "memory_size": 20, "device": "cpu", "threads": 1}
-    return EARLClassifier(method=method, **(usual | given), settings=settings)
 
 
 def blobs(n: int, classes: int = 3, length: int = 5) -> tuple[NDArray[np.float64], list[int]]:

@@ -1,5 +1,6 @@
 """Shared by the tests of randaugment."""
 
+import numpy as np
 import torch
 
 
@@ -13,3 +14,8 @@ def images(channels, size, g, n=6):
     low, high = torch.randint(256, (2, *one), generator=g)
     two = torch.where(noise < 100, low, high)
     return torch.cat([noise, narrow, dark, constant, two]).byte()
+
+
+def from_pil(image):
+    array = np.array(image)
+    return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy())

@@ -5,6 +5,7 @@ from served import picture
 
 SECONDS = 30_000  # milliseconds; a busy machine may take that long
 expect = playwright.expect
+expect.set_options(timeout=SECONDS)
 
 
 def pictures(kind, count=1, seed=0):
@@ -23,7 +24,7 @@ def show(page, files):
     """Choose files, and wait until their images are there."""
     before = page.locator("#tray .option").count()
     page.set_input_files("#files", files)
-    expect(page.locator("#tray .option")).to_have_count(before + len(files), timeout=SECONDS)
+    expect(page.locator("#tray .option")).to_have_count(before + len(files))
 
 
 def teach(page, label):
@@ -33,13 +34,13 @@ def teach(page, label):
 
 def taught(page, count):
     """Wait until so many of the images shown are taught."""
-    expect(page.locator("#tray [data-kind=taught]")).to_have_count(count, timeout=SECONDS)
+    expect(page.locator("#tray [data-kind=taught]")).to_have_count(count)
 
 
 def learned(page, count):
     """Wait until so many images have been learned in all."""
     words = f"{count} image{'' if count == 1 else 's'}"
-    expect(page.locator("#numbers dd").first).to_have_text(words, timeout=SECONDS)
+    expect(page.locator("#numbers dd").first).to_have_text(words)
 
 
 def teach_two_classes(page, count=8):

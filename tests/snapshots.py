@@ -1,7 +1,6 @@
 """Snapshots for tests: example states, damaged and forged copies, trials in their own processes."""
 
 import contextlib
-import hashlib
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from earl.crashtest.damage import tree
 from earl.storage.snapshot import read_newest, write_snapshot
 
 
@@ -49,19 +49,6 @@ def same(a, b):
     return type(a) is type(b) and repr(a) == repr(b)  # repr: nan equals nan, 0.0 not -0.0
 
 
-def tree(root):
-    """Return all there is at and below a path: names, links and bytes."""
-    return {
-        path.relative_to(root).as_posix(): path.readlink()
-        if path.is_symlink()
-        else path.read_bytes()
-        if path.is_file()
-        else path.is_dir()
-        for path in sorted([root, *root.rglob("*")])
-        if path != root or not path.is_dir() or path.is_symlink()
-    }
-
-
 def names(root):
     return sorted(path.name for path in root.iterdir())
 
@@ -86,31 +73,6 @@ def assert_found(root, newer, size=12):
     assert reason.startswith("'snap-000000000002': ")
     assert reason.endswith("; kept as bad-snap-000000000002")
     assert tree(root / "bad-snap-000000000002") == damaged
-
-
-def forge(path, edit=lambda manifest: None, data=None, text=None):
-    """Rewrite a snapshot with hashes that are right, as an attacker would."""
-    manifest = json.loads((path / "manifest.json").read_text())
-    del manifest["sha256"]
-    if data is not None:
-        (path / "state.safetensors").write_bytes(data)
-        sha = hashlib.sha256(data).hexdigest()
-        manifest["files"] = {"state.safetensors": {"bytes": len(data), "sha256": sha}}
-    edit(manifest)
-    start = (text(json.dumps(manifest)) if text else json.dumps(manifest))[:-1].encode()
-    sha = hashlib.sha256(start).hexdigest()
-    (path / "manifest.json").write_bytes(start + b', "sha256": "%s"}\n' % sha.encode())
-
-
-def in_child(act):
-    """Run something in a forked child that ends without cleaning up; return what it exits with."""
-    if not (child := os.fork()):
-        code = 99
-        try:
-            code = act()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def run_trial(file, name, root):

@@ -19,7 +19,7 @@ ORDER = [
     {"evaluation"},
     {"experiments", "estimator"},
     {"report", "bench", "service"},
-    {"cli", "__main__"},
+    {"cli", "crashtest", "__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 LEVEL["earl"] = 0  # the package itself, for its version

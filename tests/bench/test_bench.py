@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from earl.bench import guards, record, rows, starts
+from earl.bench import guards, neighbours, record, rows, starts
 from earl.bench.measured import Measured, ratio_of
 from earl.bench.neighbours import neighbour, spinning_on
 from earl.bench.parts import LargestTensor, asking
@@ -185,8 +185,10 @@ def test_a_class_short_of_pairs_is_asked_about_with_all_others_full() -> None:
 
 def test_the_guards_are_timed_beside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "EVERY", 3)
-    (figure,) = guards.guards(Effort(seconds=0, turns=1, quick=True))
-    assert figure.target == 0.01 and set(figure.times) == {"guards", "run"}
+    monkeypatch.setattr(guards, "STEPS", 3)
+    step, run = guards.guards(Effort(seconds=0, turns=1, quick=True))
+    assert set(step.times) == {"guard", "step"} and set(run.times) == {"guards", "run"}
+    assert step.target == run.target == guards.SMALL
 
 
 def test_the_largest_tensor_is_seen_even_if_it_is_gone() -> None:
@@ -224,7 +226,10 @@ def test_the_row_of_opening_compares_the_hashes_of_all_images(
 # ---- others on the machine
 
 
-def test_learning_is_timed_beside_a_process_that_spins_and_without() -> None:
+def test_learning_is_timed_beside_a_process_that_spins_and_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(neighbours, "DIGITS", neighbours.Work("shapes", (3, 8, 8), 2, {}))
     (figure,) = neighbour(Effort(seconds=0, turns=1, quick=True))
     assert figure.target == 1.5 and set(figure.times) == {"busy", "quiet"}
     assert figure.value == pytest.approx(figure.times["busy"] / figure.times["quiet"] / 2)

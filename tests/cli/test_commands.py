@@ -16,7 +16,6 @@ import pytest
 
 from children import Children
 from earl import __version__ as version
-from earl.cli.app import main
 from earl.evaluation.history import read_history
 from earl.experiments.runs.directory import RunDirectory
 from earl.storage.files import lock_directory
@@ -54,44 +53,6 @@ def test_probes_are_recorded(earl: Earl, tmp_path: Path) -> None:
     result = json.loads(done.stdout)
     last = read_history(tmp_path / result["directory"] / "history.jsonl")[-1]
     assert {"NC1", "NC2", "NC3"} <= set(last.extra) and last.extra["NC1"] > 0
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (["run", "--method", "earll", *SHAPES], 1, "no method named 'earll'; did you mean 'earl'?"),
-        (["run", "--method", "er", "--dataset", "digts"], 1, "did you mean 'digits'?"),
-        (["run", "--method", "er", *SHAPES, "--stream", "disjont"], 1, "did you mean 'disjoint'?"),
-        (["run", "--method", "er", *SHAPES, "--set", "lrr=1"], 1, "did you mean 'lr'?"),
-        (["run", "--method", "er", *SHAPES, "--set", "lr"], 1, "must have the form NAME=VALUE"),
-        (["run", "--method", "er", *SHAPES, "--set", "lr=x"], 1, "must be a number"),
-        (["run", "--method", "er", *SHAPES, "--set", "every=0"], 1, "every = 0 must be at least 1"),
-        (["run", "--method", "er", *SHAPES, "--probe", "nc"], 1, "no probe named 'nc'"),
-        (["run", "--method", "er"], 2, "--dataset"),
-        (["run", "--method", "er", *SHAPES, "--sed", "3"], 2, "--sed"),
-        (["resume", "nowhere"], 1, "nowhere holds no run"),
-        (["list", "method"], 2, "Did you mean 'methods'?"),
-        (["lst"], 2, "lst"),
-    ],
-)
-def test_a_wrong_word_is_one_line_that_helps(
-    words: list[str],
-    code: int,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["earl", *words])
-    with pytest.raises(SystemExit) as end:
-        main()
-    out, said = capsys.readouterr()
-    assert end.value.code == code, said
-    assert message in said and out == ""
-    assert "Traceback" not in said
-    if code == 1:
-        assert said.count("\n") == 1 and said.startswith("earl: ")
 
 
 def test_list_names_everything(earl: Earl) -> None:

@@ -25,6 +25,8 @@ SETTINGS = [  # of a run, each of which is refused
     (RUN, "lr=0", "lr = 0.0 must be above 0"),
     (RUN, "lr=nan", "must be a finite number"),
     (RUN, "lr=", "must be a number"),
+    (RUN, "lr", "must have the form NAME=VALUE"),
+    (RUN, "lrr=1", "did you mean 'lr'?"),
     (RUN, "=3", "must have the form NAME=VALUE"),
     (RUN, "padding=1000000000", "padding = 1000000000 must be from 0 to 256"),
     (RUN, "flip=perhaps", "must be true or false"),

@@ -1,7 +1,6 @@
 """Broken and hostile images: refused by their header where possible, and never a crash."""
 
 import contextlib
-import io
 import struct
 import zlib
 
@@ -13,15 +12,7 @@ from PIL import Image
 
 from earl.data import decode as images
 from earl.errors import BrokenImage
-
-RNG = np.random.default_rng(0)
-NOISE = RNG.integers(0, 256, (24, 24, 3), dtype=np.uint8)
-
-
-def encoded(picture, kind="PNG", **options):
-    out = io.BytesIO()
-    picture.save(out, kind, **options)
-    return out.getvalue()
+from pictures import NOISE, encoded
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])

@@ -11,17 +11,10 @@ from PIL import Image, ImageOps
 
 from earl.data import decode as images
 from earl.errors import BrokenImage
+from pictures import NOISE, encoded
 
-RNG = np.random.default_rng(0)
-NOISE = RNG.integers(0, 256, (24, 24, 3), dtype=np.uint8)
 SMOOTH = np.stack(np.meshgrid(np.arange(24), np.arange(24)), -1).astype(np.uint8) * 8
 SMOOTH = np.concatenate([SMOOTH, 128 - SMOOTH[..., :1] // 2], axis=2)  # (24, 24, 3)
-
-
-def encoded(picture, kind="PNG", **options):
-    out = io.BytesIO()
-    picture.save(out, kind, **options)
-    return out.getvalue()
 
 
 def rgb(data, size=24):

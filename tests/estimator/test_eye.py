@@ -34,9 +34,18 @@ class Counted(nn.Module):
         self.shown = 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.shown += len(x)
+        if not torch.compiler.is_compiling():  # a graph of it would take batches of one size
+            self.shown += len(x)
         out: torch.Tensor = self.net(x)
         return out
+
+    def halves(self) -> tuple[nn.Module, nn.Module]:
+        return self.net.stem, nn.Sequential(self.net.blocks, Mean())
+
+
+class Mean(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mean(dim=(2, 3))
 
 
 @pytest.fixture(autouse=True)
@@ -212,12 +221,47 @@ def test_images_are_kept_where_they_are_augmented_or_the_eye_learns(frozen: bool
     assert torch.equal(weight, before) == frozen
 
 
+def test_the_last_stage_learns_behind_a_frozen_front(tmp_path: Path) -> None:
+    clf = taught(20, frozen="front", settings={"hidden": 16})
+    assert clf.describe()["bytes"]["images"] == 20 * (4 * 8 * 8) * 4  # maps of the stem
+    learner, before = clf._model.learner, Counted(3)  # type: ignore[union-attr]
+    assert isinstance(learner, EARL)
+    last, first = learner.f[0], before.halves()[1]
+    pairs = zip(last.parameters(), first.parameters(), strict=True)
+    assert not any(torch.equal(now, then) for now, then in pairs)
+    assert learner.means is None
+    clf.save(tmp_path / "model")
+    again = EARLClassifier.load(tmp_path / "model")
+    for each in (clf, again):
+        each.learn_many(TRAIN[20:25], LABELS[20:25])
+    assert again.digest() == clf.digest()
+    shared = eye.shared_backbone(NAME, "cpu").network
+    weights = zip(shared.parameters(), before.parameters(), strict=True)
+    assert all(torch.equal(now, then) for now, then in weights)
+
+
+LAST_STAGE = {"frozen": "front", "settings": {"hidden": 16}}
+
+
+@pytest.mark.parametrize("given", [{}, pytest.param(LAST_STAGE, marks=pytest.mark.slow)])
+def test_a_graph_sees_through_the_same_eye(given: dict[str, Any], tmp_path: Path) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    clf = taught(20, **given)
+    clf.export_onnx(tmp_path / "m.onnx")
+    session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    _, shares, _ = session.run(None, {"x": TEST.transpose(0, 3, 1, 2)})
+    assert np.abs(shares - clf.predict_proba(TEST)).max() < 1e-4
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown name": ({"backbone": "efficientnet"}, "did you mean"),
     "random weights": ({"backbone": "resnet18", "frozen": True}, "random weights"),
     "hf to be trained": ({"backbone": "hf:x", "frozen": False}, "not trained along"),
     "a method of pixels": ({"method": "scr"}, "not from features of a frozen backbone"),
     "no features": ({"backbone": nn.Identity(), "frozen": True}, "global pooling"),
+    "nothing to divide": ({"backbone": Pooled(), "frozen": "front"}, "last stage of a Pooled"),
+    "half of random weights": ({"backbone": "resnet18", "frozen": "front"}, "random weights"),
     "a network's option": ({"settings": {"depth": 8}}, "no setting named 'depth'"),
 }
 

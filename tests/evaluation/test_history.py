@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 
 from earl.errors import DamagedRun, EarlError
 from earl.evaluation.history import Evaluation, from_line, lines_of, read_history, to_line
-
-
-def evaluation(step=1, task=0, online=(0, 1), **classes):
-    """Return a record; c3=(1, 4) says that 1 of 4 test samples of class 3 is right."""
-    right = {int(name[1:]): pair[0] for name, pair in classes.items()}
-    total = {int(name[1:]): pair[1] for name, pair in classes.items()}
-    return Evaluation(step, task, right, total, *online)
-
+from histories import evaluation
 
 # ---- history
 

@@ -7,18 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earl.errors import EarlError
-from earl.evaluation.history import Evaluation
 from earl.evaluation.metrics import a_auc, a_auc_all, a_last, a_last_all, aoa, forgetting
 from earl.experiments.measuring import OVER_ALL_BUCKETS, measured
+from histories import evaluation
 
 METRICS = [a_auc, a_auc_all, a_last, a_last_all, aoa, forgetting]
-
-
-def evaluation(step=1, task=0, online=(0, 1), **classes):
-    """Return a record; c3=(1, 4) says that 1 of 4 test samples of class 3 is right."""
-    right = {int(name[1:]): pair[0] for name, pair in classes.items()}
-    total = {int(name[1:]): pair[1] for name, pair in classes.items()}
-    return Evaluation(step, task, right, total, *online)
 
 
 # ---- metrics

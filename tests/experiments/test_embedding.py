@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from earl.data.dataset import Dataset
 from earl.data.sets import embeddings
-from earl.errors import BackboneError, DataNotFound, EarlError, InvalidSetting
-from earl.experiments import learners
+from earl.errors import DataNotFound, EarlError, InvalidSetting, NotFinite
+from earl.experiments import embedding, learners
 from earl.experiments.embedding import embed
 from earl.experiments.experiment import Experiment
 from earl.experiments.loading import load_data
@@ -98,9 +98,50 @@ class Nan(nn.Module):
 def test_a_backbone_that_makes_nan_is_refused_and_leaves_nothing(
     dataset: Dataset, tmp_path: Path
 ) -> None:
-    with pytest.raises(BackboneError, match="NaN"):
+    with pytest.raises(NotFinite, match="nan or infinity"):
         embed(dataset, backbone(Nan()), tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
+
+
+class Stopped(Exception):
+    """Somebody stops it."""
+
+
+def test_what_was_stopped_goes_on_and_encodes_no_image_twice(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "FIRST", 10)
+    seen = Seen()
+
+    def stop(what: str, done: int, total: int) -> None:
+        if done == 20:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        embed(dataset, backbone(seen), tmp_path / "x", progress=stop)
+    assert not (tmp_path / "x").exists()
+    before = seen.shown
+    found = embed(dataset, backbone(seen), tmp_path / "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    images = [dataset.train.images[torch.arange(len(dataset.train))]]
+    images += [dataset.test.images[torch.arange(len(dataset.test))]]
+    different = {image.numpy().tobytes() for split in images for image in split}
+    assert seen.shown - before <= len(different) - 15 + 2  # a blank pair finds the size
+    whole = embed(dataset, backbone(Seen()), tmp_path / "y")
+    for split in ("train", "test"):
+        assert torch.equal(getattr(found, split).images, getattr(whole, split).images)
+
+
+class Seen(nn.Module):
+    """Counts the images that it makes features of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.shown += len(x)
+        return x.flatten(1)[:, :SIZE]
 
 
 def flip(file: Path) -> None:

@@ -33,13 +33,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_method_of_one_s_own_runs_and_resumes(folder: Path, children: Children) -> None:
+def test_a_method_of_one_s_own_runs_and_resumes_and_a_table_needs_nothing_of_it(
+    folder: Path, children: Children
+) -> None:
     mine = ["--import", "my_package.my_method"]
     done = children.run("-m", "earl", *RUN, *mine, "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)["metrics"]) >= {"A_AUC", "first"}
     run = folder / "runs" / "shapes,limit=12" / "disjoint" / "my-er" / "seed-1"
     assert json.loads((run / "experiment.json").read_text())["imports"] == ["my_package.my_method"]
+
+    table = children.run("-m", "earl", "table", "runs", cwd=folder)
+    assert table.returncode == 0 and "| my-er |" in table.stdout
 
     (run / "summary.json").unlink()
     again = ["-m", "earl", "resume", str(run)]
@@ -50,21 +55,14 @@ def test_a_method_of_one_s_own_runs_and_resumes(folder: Path, children: Children
     assert (run / "summary.json").exists()
 
 
-def test_a_table_needs_nothing_of_it(folder: Path, children: Children) -> None:
-    done = children.run("-m", "earl", *RUN, "--import", "my_package.my_method", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    table = children.run("-m", "earl", "table", "runs", cwd=folder)
-    assert table.returncode == 0 and "| my-er |" in table.stdout
-
-
 def test_a_sweep_hands_it_to_its_workers(folder: Path, children: Children) -> None:
-    text = 'title = "mine"\n[[grid]]\nmethod = ["er", "my-er"]\ndataset = "shapes"\n'
+    text = 'title = "mine"\n[[grid]]\nmethod = "my-er"\ndataset = "shapes"\n'
     text += 'stream = "disjoint"\nseed = 1\n[grid.settings]\nlimit = 12\n'
     (folder / "mine.toml").write_text(text)
     words = ["-m", "earl", "sweep", "mine.toml", "--import", "my_package.my_method", "--json"]
     done = children.run(*words, cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert [run["state"] for run in json.loads(done.stdout)["runs"]] == ["finished", "finished"]
+    assert [run["state"] for run in json.loads(done.stdout)["runs"]] == ["finished"]
 
 
 @pytest.mark.parametrize("name", ["no such", "a/b.py", "", "a..b", "os; print()"])

@@ -5,21 +5,19 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import faulty_disk
 from earl.cli import end as cli_end
 from earl.cli.app import app
 from earl.cli.end import outcome
 from earl.cli.failures import ADVICE, explained
+from earl.crashtest import disk as faulty_disk
 from earl.experiments.runs import historyfile
 from earl.experiments.runs.clock import Clock
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.ENOLCK, errno.EROFS, errno.EACCES, errno.EMFILE)
 SMALL = ["--limit", "16", "--threads", "1", "--set", "every=8", "--set", "width=4"]
-Act = Callable[[int, str, tuple[Any, ...]], None]
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +55,7 @@ class Harness:
     capsys: pytest.CaptureFixture[str]
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def run(self, act: Act) -> tuple[Case, list[str]]:
+    def run(self, act: faulty_disk.Act) -> tuple[Case, list[str]]:
         """Run with a disk that acts up, then once more without; return how, and all its calls."""
         out = self.place / str(next(self.numbers))
         with faulty_disk.watched(out, act) as disk:
@@ -76,7 +74,7 @@ class Harness:
             return Case(None, f"{self.capsys.readouterr().err}{type(error).__name__}: {error}")
         return Case(code, self.capsys.readouterr().err)
 
-    def report(self, acts: Sequence[Act]) -> list[str]:
+    def report(self, acts: Sequence[faulty_disk.Act]) -> list[str]:
         """Return what was wrong with each run whose disk acts like this."""
         clean, _ = self.run(faulty_disk.nothing)
         assert clean.code == 0 and clean.history
@@ -90,7 +88,7 @@ def harness(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Harness:
     return Harness(tmp_path, capsys)
 
 
-def every_error(calls: int, step: int) -> list[Act]:
+def every_error(calls: int, step: int) -> list[faulty_disk.Act]:
     """Return failures spread over all calls of a run, for once or for good, the errors in turn."""
     codes = itertools.cycle(ERRORS)
     return [

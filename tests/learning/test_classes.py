@@ -7,12 +7,9 @@ from hypothesis import strategies as st
 
 from earl.errors import ClassCapacityError, EarlError
 from earl.learning.classes import Classes
+from plain_setting import ids
 
 IDS = st.lists(st.integers(0, 50), min_size=1, max_size=12)
-
-
-def ids(*values):
-    return torch.tensor(values, dtype=torch.int64)
 
 
 # ---- classes

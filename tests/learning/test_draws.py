@@ -10,47 +10,8 @@ from hypothesis import strategies as st
 
 from earl.learning.memory import Memory, draw_distinct, with_replay
 from earl.learning.policies import POLICIES, greedy_balanced, reservoir
-
-LABELS = st.lists(st.integers(0, 5), max_size=60)
-
-
-CAPACITY = st.integers(1, 12)
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def numbered(labels, start=0):
-    """Return columns for `add`: the labels, and the place of each sample in the stream."""
-    y = torch.tensor(labels, dtype=torch.int64)
-    return {"y": y, "t": torch.arange(start, start + len(y))}
-
-
-def filled(labels, capacity, policy, seed=0):
-    memory = Memory(capacity, policy)
-    memory.add(generator(seed), **numbered(labels))
-    return memory
-
-
-def contents(memory, *names):
-    """Return the named columns of all rows as lists."""
-    return tuple(c.tolist() for c in memory.take(torch.arange(len(memory)), *names))
-
-
-def shuffled(labels, seed=0):
-    order = torch.randperm(len(labels), generator=generator(seed))
-    return torch.tensor(labels)[order].tolist()
-
-
-def looks_uniform(counts):
-    """Whether equally likely outcomes were counted: chi-square within 5 s.d. of its mean."""
-    counts = np.asarray(counts, dtype=float)
-    expected = counts.sum() / counts.size
-    assert expected >= 5, "too few draws to tell"
-    freedom = counts.size - 1
-    return ((counts - expected) ** 2 / expected).sum() <= freedom + 5 * (2 * freedom) ** 0.5
-
+from memories import CAPACITY, LABELS, contents, filled, shuffled
+from seeds import generator, looks_uniform
 
 # ---- drawing
 

@@ -203,3 +203,20 @@ def test_images_of_another_size_are_refused_before_they_are_encoded(
     x, y = some(dataset)
     with pytest.raises(InvalidInput, match="shape"):
         learner.observe(x[:, :, 1:], y)
+
+
+class Shared(dict[bytes, Tensor]):
+    """What an encoder knows, from which another thread drives out all that is looked for."""
+
+    def __contains__(self, key: object) -> bool:
+        found = super().__contains__(key)
+        self.clear()
+        return found
+
+
+def test_what_another_thread_drives_out_meanwhile_is_encoded_again(setting: Setting) -> None:
+    encode = Encoder(nn.Flatten(), setting)
+    images = torch.arange(4, dtype=torch.uint8).view(4, 1, 1, 1).expand(4, *setting.image_shape)
+    expected = encode(images)
+    encode.known = Shared(encode.known)
+    assert torch.equal(encode(images), expected)

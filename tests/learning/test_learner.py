@@ -8,18 +8,8 @@ from earl.errors import EarlError, InvalidInput, InvalidSetting
 from earl.learning.classes import Classes
 from earl.learning.learner import UNKNOWN, Learner
 from earl.learning.passes import adam
-from earl.learning.setting import Setting
 from earl.learning.work import Pass, Work
-
-
-def ids(*values):
-    return torch.tensor(values, dtype=torch.int64)
-
-
-def setting(**given_values):
-    shared = {"image_shape": (3, 4, 5), "view": lambda x: x, "augment": lambda x, g: x}
-    return Setting(**{**shared, **given_values})
-
+from plain_setting import ids, setting
 
 # ---- learner
 

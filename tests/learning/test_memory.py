@@ -8,35 +8,10 @@ from hypothesis import strategies as st
 from earl.errors import InvalidSetting
 from earl.learning.memory import Memory
 from earl.learning.policies import POLICIES, greedy_balanced, reservoir
-
-LABELS = st.lists(st.integers(0, 5), max_size=60)
-
-
-CAPACITY = st.integers(1, 12)
-
+from memories import CAPACITY, LABELS, contents, filled, numbered
+from seeds import generator
 
 POLICY = st.sampled_from(sorted(POLICIES))
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def numbered(labels, start=0):
-    """Return columns for `add`: the labels, and the place of each sample in the stream."""
-    y = torch.tensor(labels, dtype=torch.int64)
-    return {"y": y, "t": torch.arange(start, start + len(y))}
-
-
-def filled(labels, capacity, policy, seed=0):
-    memory = Memory(capacity, policy)
-    memory.add(generator(seed), **numbered(labels))
-    return memory
-
-
-def contents(memory, *names):
-    """Return the named columns of all rows as lists."""
-    return tuple(c.tolist() for c in memory.take(torch.arange(len(memory)), *names))
 
 
 # ---- the books

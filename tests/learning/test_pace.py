@@ -10,22 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from earl.learning.pace import Pace, Waiting
-from earl.learning.setting import Setting
 from earl.learning.work import Work
-
-
-def ids(*values):
-    return torch.tensor(values, dtype=torch.int64)
-
-
-def setting(**given_values):
-    shared = {"image_shape": (3, 4, 5), "view": lambda x: x, "augment": lambda x, g: x}
-    return Setting(**{**shared, **given_values})
-
-
-def raw(n=2, shape=(3, 4, 5)):
-    return torch.zeros(n, *shape, dtype=torch.uint8)
-
+from plain_setting import ids, raw, setting
 
 # ---- pace
 

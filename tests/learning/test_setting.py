@@ -13,20 +13,7 @@ from torch.masked import masked_tensor
 
 from earl.errors import InvalidInput, InvalidSetting
 from earl.learning.passes import adam
-from earl.learning.setting import Setting
-
-
-def ids(*values):
-    return torch.tensor(values, dtype=torch.int64)
-
-
-def setting(**given_values):
-    shared = {"image_shape": (3, 4, 5), "view": lambda x: x, "augment": lambda x, g: x}
-    return Setting(**{**shared, **given_values})
-
-
-def raw(n=2, shape=(3, 4, 5)):
-    return torch.zeros(n, *shape, dtype=torch.uint8)
+from plain_setting import ids, raw, setting
 
 
 def quietly(make, *given, **named):

@@ -13,19 +13,12 @@ from torch.utils._pytree import tree_leaves
 from earl.learning.classes import Classes
 from earl.learning.learner import Learner
 from earl.learning.setting import Setting
-from earl.methods.earl.residuals import EMPTY, ResidualMemory, correct
+from earl.methods.earl.residuals import ResidualMemory, correct
 from earl.nn.etf import SimplexETF
+from residual_tools import filled, unit
+from seeds import generator
 
 close = torch.testing.assert_close
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def unit(n, d, seed=0, dtype=torch.float64):
-    """Return n random directions."""
-    return F.normalize(torch.randn(n, d, generator=generator(seed), dtype=dtype), dim=1)
 
 
 def problem(B, N, n, d, seed=0, dtype=torch.float64):
@@ -241,19 +234,3 @@ def test_a_feature_with_no_positive_cosine_can_still_be_right():
     x = torch.zeros(1, 1, 1, 1, dtype=torch.uint8)
     assert bool((learner.scores(x) < 0).all())
     assert learner.predict(x).tolist() == [wanted]
-
-
-def filled(memory):
-    """Return the features (N, d) and classes (N,) of the slots that hold something: a copy."""
-    h, y = memory.pairs()
-    return h[y != EMPTY], y[y != EMPTY]
-
-
-def stored(memory):
-    """Return the tags held per class, sorted."""
-    h, y = filled(memory)
-    assert len(h) == len(y) == len(memory)
-    held = {}
-    for tag, c in zip(h[:, 0].tolist(), y.tolist(), strict=True):
-        held.setdefault(c, []).append(int(tag))
-    return {c: sorted(tags) for c, tags in held.items()}

@@ -17,16 +17,10 @@ from earl.learning.learner import Learner
 from earl.methods.earl.earl import EARL
 from earl.randomness import Randomness
 from earl.storage.state import digest, flatten
+from teaching import observe
 
 Make = Callable[..., Learner]
 CLOSED_FORM = ("ncm", "slda", "ranpac", "knn")  # they train nothing by gradient
-
-
-def observe(learner: Learner, dataset: Dataset, start: int, stop: int, step: int = 37) -> None:
-    """Observe some samples; the step visits the classes in turn."""
-    for i in range(start, stop):
-        at = torch.tensor([i * step % len(dataset.train)])
-        learner.observe(dataset.train.images[at], dataset.train.labels[at])
 
 
 NEW_WEIGHTS = ("head",)  # replicas of one network are meant to begin with the same rows

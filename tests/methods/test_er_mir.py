@@ -11,12 +11,12 @@ from torch.nn import functional as F
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
 from earl.learning.learner import Learner
-from earl.learning.setting import Setting
 from earl.methods.er_mir import ERMIR
 from earl.nn.augment import View
 from earl.nn.build import build
 from earl.nn.modes import train_forward
 from earl.storage.state import digest
+from teaching import observe, training_passes
 
 Make = Callable[..., Learner]
 
@@ -40,21 +40,7 @@ def mir(make: Make, dataset: Dataset) -> Callable[..., ERMIR]:
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the images of every training pass."""
-    inputs: list[Tensor] = []
-
-    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
-        inputs.append(x.detach().clone())
-        return train_forward(network, x)
-
-    monkeypatch.setattr("earl.methods.er_mir.forward", forward)
-    return inputs
-
-
-def observe(learner: Learner, dataset: Dataset, start: int, stop: int) -> None:
-    """Observe some samples; the step visits the classes in turn."""
-    for i in range(start, stop):
-        at = torch.tensor([i * 37 % len(dataset.train)])
-        learner.observe(dataset.train.images[at], dataset.train.labels[at])
+    return training_passes(monkeypatch, "er_mir")
 
 
 def brute_force(learner: ERMIR, X: Tensor, Y: Tensor, lr: float) -> list[float]:

@@ -18,6 +18,7 @@ from earl.nn.augment import View
 from earl.nn.modes import train_forward
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
+from teaching import observe
 
 Make = Callable[..., Learner]
 
@@ -49,13 +50,6 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[nn.Module, Tensor]]:
 
     monkeypatch.setattr("earl.methods.ewc.forward", forward)
     return inputs
-
-
-def observe(learner: Learner, dataset: Dataset, start: int, stop: int) -> None:
-    """Observe some samples; the step visits the classes in turn."""
-    for i in range(start, stop):
-        at = torch.tensor([i * 37 % len(dataset.train)])
-        learner.observe(dataset.train.images[at], dataset.train.labels[at])
 
 
 def cross_entropy(

@@ -10,22 +10,14 @@ from torch import Generator, Tensor, nn
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learning.learner import Learner
 from earl.methods.memo import MEMO, aux_labels
 from earl.nn.build import build
 from earl.nn.resnet import ResNet
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
+from teaching import teach_classes as teach
 
 Memo = Callable[..., MEMO]
-
-
-def teach(learner: Learner, dataset: Dataset, classes: tuple[int, ...], n: int) -> None:
-    """Observe n samples of these classes, in turn."""
-    rows = [(dataset.train.labels == c).nonzero()[:, 0] for c in classes]
-    for i in range(n):
-        at = rows[i % len(rows)][i // len(rows)][None]
-        learner.observe(dataset.train.images[at], dataset.train.labels[at])
 
 
 def three_tasks(learner: MEMO, dataset: Dataset) -> MEMO:

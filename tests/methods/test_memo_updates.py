@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
-from earl.learning.learner import Learner
-from earl.learning.setting import Setting
 from earl.methods.memo import MEMO
 from earl.nn.modes import train_forward
+from teaching import teach_classes as teach
+from teaching import training_passes
 
 Memo = Callable[..., MEMO]
 
@@ -20,22 +20,7 @@ Memo = Callable[..., MEMO]
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the images of every training pass."""
-    inputs: list[Tensor] = []
-
-    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
-        inputs.append(x.detach().clone())
-        return train_forward(network, x)
-
-    monkeypatch.setattr("earl.methods.memo.forward", forward)
-    return inputs
-
-
-def teach(learner: Learner, dataset: Dataset, classes: tuple[int, ...], n: int) -> None:
-    """Observe n samples of these classes, in turn."""
-    rows = [(dataset.train.labels == c).nonzero()[:, 0] for c in classes]
-    for i in range(n):
-        at = rows[i % len(rows)][i // len(rows)][None]
-        learner.observe(dataset.train.images[at], dataset.train.labels[at])
+    return training_passes(monkeypatch, "memo")
 
 
 def test_an_update_of_the_first_task_is_an_adam_step_on_the_cross_entropy(

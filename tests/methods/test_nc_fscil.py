@@ -5,32 +5,21 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from earl.data.dataset import Dataset
 from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
-from earl.learning.learner import Learner
 from earl.learning.memory import Memory
 from earl.methods.frozen.nc_fscil import NCFSCIL, ClassMeans
 from earl.storage.state import digest
+from teaching import rows_of, teach
 
 Ncfscil = Callable[..., NCFSCIL]
 
 
 both = pytest.mark.parametrize("replay", ["pq", "class_mean"])
-
-
-def rows_of(dataset: Dataset, n: int, first: int = 0) -> Tensor:
-    """Return the rows of n samples, from the given one on, of the four classes in turn."""
-    at = [(dataset.train.labels == i % 4).nonzero()[i // 4 % 40] for i in range(first, first + n)]
-    return torch.cat(at)
-
-
-def teach(learner: Learner, dataset: Dataset, n: int, first: int = 0) -> None:
-    for row in rows_of(dataset, n, first).split(1):
-        learner.observe(dataset.train.images[row], dataset.train.labels[row])
 
 
 @both

@@ -9,11 +9,11 @@ from torch import Generator, Tensor, nn
 
 from earl.data.dataset import Dataset
 from earl.learning.learner import Learner
-from earl.learning.setting import Setting
 from earl.methods.frozen.nc_fscil import NCFSCIL
 from earl.nn.etf import SimplexETF
 from earl.nn.modes import train_forward
 from earl.storage.state import digest
+from teaching import rows_of, teach, training_passes
 
 Make = Callable[..., Learner]
 
@@ -27,25 +27,7 @@ both = pytest.mark.parametrize("replay", ["pq", "class_mean"])
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the inputs of every training pass."""
-    inputs: list[Tensor] = []
-
-    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
-        inputs.append(x.detach().clone())
-        return train_forward(network, x)
-
-    monkeypatch.setattr("earl.methods.frozen.nc_fscil.forward", forward)
-    return inputs
-
-
-def rows_of(dataset: Dataset, n: int, first: int = 0) -> Tensor:
-    """Return the rows of n samples, from the given one on, of the four classes in turn."""
-    at = [(dataset.train.labels == i % 4).nonzero()[i // 4 % 40] for i in range(first, first + n)]
-    return torch.cat(at)
-
-
-def teach(learner: Learner, dataset: Dataset, n: int, first: int = 0) -> None:
-    for row in rows_of(dataset, n, first).split(1):
-        learner.observe(dataset.train.images[row], dataset.train.labels[row])
+    return training_passes(monkeypatch, "frozen.nc_fscil")
 
 
 def found_in(possible: Tensor, batch: Tensor) -> list[int]:

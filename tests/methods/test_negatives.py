@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 
 from earl.errors import InvalidInput, InvalidSetting
 from earl.methods.earl.negatives import GRIDS, NEGATIVES, cutmix, noise, permutation, rotation
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from seeds import generator
 
 
 def numbered(n=6, channels=3, h=8, w=8):

@@ -14,27 +14,13 @@ from earl.learning.learner import Learner
 from earl.methods.oddl.oddl import NEVER, ODDL, total_variation
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
+from oddl_tools import grown
+from teaching import teach_classes as teach
 
 Make = Callable[..., Learner]
 
 
 Oddl = Callable[..., ODDL]
-
-
-def teach(learner: Learner, dataset: Dataset, classes: tuple[int, ...], n: int) -> None:
-    """Observe n samples of these classes, in turn."""
-    rows = [(dataset.train.labels == c).nonzero()[:, 0] for c in classes]
-    at = torch.stack([rows[i % len(rows)][i // len(rows)] for i in range(n)])
-    learner.observe(dataset.train.images[at], dataset.train.labels[at])
-
-
-def grown(learner: ODDL, dataset: Dataset) -> ODDL:
-    """Have at least three components, by way of a threshold that every check passes."""
-    assert learner.threshold == 0 and learner.setting.memory_size == 8
-    teach(learner, dataset, (0, 1), 11)
-    teach(learner, dataset, (2, 1), 10)
-    assert len(learner.mixture) >= 3
-    return learner
 
 
 # ---- distances

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from earl.data.dataset import Dataset, Split
 from earl.data.setups import disjoint
@@ -14,13 +14,13 @@ from earl.data.streams import Schedule, Stream
 from earl.errors import InvalidSetting
 from earl.evaluation.loop import Exam, learn_online
 from earl.learning.learner import Learner
-from earl.learning.setting import Setting
 from earl.methods.er import ER
 from earl.methods.polrs import PoLRS, Window
 from earl.nn.augment import View
 from earl.nn.modes import train_forward
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
+from teaching import observe, training_passes
 
 Make = Callable[..., Learner]
 
@@ -38,21 +38,7 @@ def polrs(make: Make) -> Callable[..., PoLRS]:
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the images of every training pass."""
-    inputs: list[Tensor] = []
-
-    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
-        inputs.append(x.detach().clone())
-        return train_forward(network, x)
-
-    monkeypatch.setattr("earl.methods.polrs.forward", forward)
-    return inputs
-
-
-def observe(learner: Learner, dataset: Dataset, start: int, stop: int) -> None:
-    """Observe some samples; the step visits the classes in turn."""
-    for i in range(start, stop):
-        at = torch.tensor([i * 37 % len(dataset.train)])
-        learner.observe(dataset.train.images[at], dataset.train.labels[at])
+    return training_passes(monkeypatch, "polrs")
 
 
 def rates(learner: PoLRS) -> list[float]:

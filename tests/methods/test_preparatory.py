@@ -12,10 +12,7 @@ from earl.methods.earl.preparatory import (
     PreparatoryData,
 )
 from earl.randomness import Randomness
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from seeds import generator, looks_uniform
 
 
 def mapping(K, seed=0, negative=NEGATIVES["rotation"]):
@@ -27,15 +24,6 @@ def assert_keeps_off_classes(prepare, n):
     assert prepare.m.shape == (n, 3)
     assert prepare.m.dtype == torch.int64
     assert bool((prepare.m >= n).all()) and bool((prepare.m < prepare.K).all())
-
-
-def looks_uniform(counts):
-    """Whether equally likely outcomes were counted: chi-square within 5 s.d. of its mean."""
-    counts = np.asarray(counts, dtype=float)
-    expected = counts.sum() / counts.size
-    assert expected >= 5, "too few draws to tell"
-    freedom = counts.size - 1
-    return ((counts - expected) ** 2 / expected).sum() <= freedom + 5 * (2 * freedom) ** 0.5
 
 
 # ---- the mapping m

@@ -19,18 +19,12 @@ from earl.nn.build import build
 from earl.nn.resnet import ResNet
 from earl.storage.state import digest
 from remind_tools import codes_of
+from teaching import teach
 
 Make = Callable[..., Learner]
 
 
 Remind = Callable[..., REMIND]
-
-
-def teach(learner: Learner, dataset: Dataset, n: int, first: int = 0) -> None:
-    """Observe n samples, from the given one on, of the four classes in turn."""
-    for i in range(first, first + n):
-        row = (dataset.train.labels == i % 4).nonzero()[i // 4 % 40]
-        learner.observe(dataset.train.images[row], dataset.train.labels[row])
 
 
 def state_of(module: nn.Module) -> dict[str, Tensor]:

@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import pytest
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from earl.data.dataset import Dataset
 from earl.learning.learner import Learner
-from earl.learning.setting import Setting
 from earl.methods.frozen.remind import REMIND
 from earl.nn.modes import train_forward
 from remind_tools import codes_of
+from teaching import teach, training_passes
 
 Make = Callable[..., Learner]
 
@@ -24,21 +24,7 @@ Remind = Callable[..., REMIND]
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the inputs of every training pass."""
-    inputs: list[Tensor] = []
-
-    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
-        inputs.append(x.detach().clone())
-        return train_forward(network, x)
-
-    monkeypatch.setattr("earl.methods.frozen.remind.forward", forward)
-    return inputs
-
-
-def teach(learner: Learner, dataset: Dataset, n: int, first: int = 0) -> None:
-    """Observe n samples, from the given one on, of the four classes in turn."""
-    for i in range(first, first + n):
-        row = (dataset.train.labels == i % 4).nonzero()[i // 4 % 40]
-        learner.observe(dataset.train.images[row], dataset.train.labels[row])
+    return training_passes(monkeypatch, "frozen.remind")
 
 
 def cross_entropy(z: Tensor, y: list[int]) -> Tensor:

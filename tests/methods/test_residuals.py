@@ -5,20 +5,12 @@ from collections import deque
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from torch.nn import functional as F
 
-from earl.methods.earl.residuals import EMPTY, ResidualMemory
+from earl.methods.earl.residuals import ResidualMemory
+from residual_tools import filled, stored, unit
+from seeds import generator
 
 close = torch.testing.assert_close
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def unit(n, d, seed=0, dtype=torch.float64):
-    """Return n random directions."""
-    return F.normalize(torch.randn(n, d, generator=generator(seed), dtype=dtype), dim=1)
 
 
 # ---- rings
@@ -27,22 +19,6 @@ def unit(n, d, seed=0, dtype=torch.float64):
 def tagged(first, count, d=2):
     """Return features that can be told apart: the i-th holds the number first + i."""
     return torch.arange(first, first + count).float()[:, None].expand(-1, d)
-
-
-def filled(memory):
-    """Return the features (N, d) and classes (N,) of the slots that hold something: a copy."""
-    h, y = memory.pairs()
-    return h[y != EMPTY], y[y != EMPTY]
-
-
-def stored(memory):
-    """Return the tags held per class, sorted."""
-    h, y = filled(memory)
-    assert len(h) == len(y) == len(memory)
-    held = {}
-    for tag, c in zip(h[:, 0].tolist(), y.tolist(), strict=True):
-        held.setdefault(c, []).append(int(tag))
-    return {c: sorted(tags) for c, tags in held.items()}
 
 
 @settings(max_examples=150, deadline=None)

@@ -16,6 +16,7 @@ from earl.nn.augment import View
 from earl.nn.contrastive_augment import contrast_augment
 from earl.nn.modes import train_forward
 from earl.storage.state import digest
+from teaching import observe, training_passes
 
 Make = Callable[..., Learner]
 
@@ -39,21 +40,7 @@ def scr(make: Make, dataset: Dataset) -> Callable[..., SCR]:
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the images of every training pass."""
-    inputs: list[Tensor] = []
-
-    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
-        inputs.append(x.detach().clone())
-        return train_forward(network, x)
-
-    monkeypatch.setattr("earl.methods.scr.forward", forward)
-    return inputs
-
-
-def observe(learner: Learner, dataset: Dataset, start: int, stop: int) -> None:
-    """Observe some samples; the step visits the classes in turn."""
-    for i in range(start, stop):
-        at = torch.tensor([i * 37 % len(dataset.train)])
-        learner.observe(dataset.train.images[at], dataset.train.labels[at])
+    return training_passes(monkeypatch, "scr")
 
 
 def loss_by_loops(z: Tensor, y: Tensor, temperature: float) -> Tensor:

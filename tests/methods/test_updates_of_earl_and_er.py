@@ -10,13 +10,13 @@ from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
 from earl.learning.learner import Learner
-from earl.learning.setting import Setting
 from earl.methods.earl.earl import EARL
 from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.er import ER
 from earl.nn.augment import Augment, View
 from earl.nn.modes import train_forward
 from earl.storage.state import digest
+from teaching import observe, training_passes
 
 Make = Callable[..., Learner]
 
@@ -24,22 +24,7 @@ Make = Callable[..., Learner]
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Collects the images of every training pass."""
-    inputs: list[Tensor] = []
-
-    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
-        inputs.append(x.detach().clone())
-        return train_forward(network, x)
-
-    for module in ("earl.earl", "er", "er_memory_only"):
-        monkeypatch.setattr(f"earl.methods.{module}.forward", forward)
-    return inputs
-
-
-def observe(learner: Learner, dataset: Dataset, start: int, stop: int, step: int = 37) -> None:
-    """Observe some samples; the step visits the classes in turn."""
-    for i in range(start, stop):
-        at = torch.tensor([i * step % len(dataset.train)])
-        learner.observe(dataset.train.images[at], dataset.train.labels[at])
+    return training_passes(monkeypatch, "earl.earl", "er", "er_memory_only")
 
 
 def one_adam_step(parameters: list[Tensor], loss: Tensor, lr: float) -> list[Tensor]:

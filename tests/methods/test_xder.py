@@ -7,34 +7,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
-from earl.learning.learner import Learner
 from earl.learning.passes import ask
 from earl.methods.xder import XDER, TaskRanges, mean_positive, renew
 from earl.nn.build import build
 from earl.nn.modes import frozen_norm_stats, train_forward
 from earl.nn.resnet import ResNet
 from earl.storage.state import digest
-from xder_tools import naive_renew
+from xder_tools import FUTURE, column, naive_renew, observe
 
 Make = Callable[..., XDER]
-
-
-FUTURE = 5
-
-
-def observe(learner: Learner, dataset: Dataset, labels: list[int], start: int = 0) -> None:
-    """Observe images start, start + 1, ... of the training set under these labels."""
-    x = dataset.train.images[start : start + len(labels)]
-    for x_i, y_i in zip(x.split(1), torch.tensor(labels).split(1), strict=True):
-        learner.observe(x_i, y_i)
-
-
-def column(learner: XDER, name: str) -> Tensor:
-    return learner.memory.take(torch.arange(len(learner.memory)), name)[0]
 
 
 def test_a_boundary_renews_every_entry_of_a_past_class_and_no_other(

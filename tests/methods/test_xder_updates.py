@@ -9,20 +9,16 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
-from earl.learning.learner import Learner
 from earl.learning.memory import draw_distinct
 from earl.learning.setting import Setting
 from earl.methods.xder import CONTRASTED, XDER
 from earl.nn.modes import train_forward
-from xder_tools import naive_renew
+from xder_tools import FUTURE, column, naive_renew, observe
 
 Make = Callable[..., XDER]
 
 
 Passes = list[tuple[Tensor, Tensor]]
-
-
-FUTURE = 5
 
 
 @pytest.fixture
@@ -41,17 +37,6 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
     monkeypatch.setattr("earl.methods.xder.forward", forward)
     monkeypatch.setattr("earl.methods.xder.contrast_augment", plain)
     return seen
-
-
-def observe(learner: Learner, dataset: Dataset, labels: list[int], start: int = 0) -> None:
-    """Observe images start, start + 1, ... of the training set under these labels."""
-    x = dataset.train.images[start : start + len(labels)]
-    for x_i, y_i in zip(x.split(1), torch.tensor(labels).split(1), strict=True):
-        learner.observe(x_i, y_i)
-
-
-def column(learner: XDER, name: str) -> Tensor:
-    return learner.memory.take(torch.arange(len(learner.memory)), name)[0]
 
 
 def naive_loss(z: Tensor, z_v: Tensor, Y: list[int], stored: Tensor, learner: XDER) -> Tensor:

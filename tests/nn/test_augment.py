@@ -20,12 +20,9 @@ from earl.nn.augment import (
     windows_one_by_one,
 )
 from earl.nn.randaugment import rand_augment
+from seeds import generator
 
 VIEW = View(mean=(0.49, 0.48, 0.45), std=(0.25, 0.24, 0.26))
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def stored(n=6, channels=3, h=12, w=12, seed=0):

@@ -11,19 +11,8 @@ from earl.errors import EarlError, InvalidSetting
 from earl.nn.build import build, feature_size, resnet_for
 from earl.nn.heads import GrowingLinear, Projection
 from earl.nn.resnet import ResNet
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, generator=generator(seed))
-
-
-def small(seed=0, depth=10, width=4):
-    return build(lambda: ResNet(depth=depth, width=width), generator(seed))
-
+from seeds import generator
+from small_networks import flags, mixed, random, small
 
 # ---- build
 
@@ -113,17 +102,6 @@ def test_a_built_module_is_trainable_and_in_training_mode():
 
 
 # ---- modes
-
-
-def flags(module):
-    return {name: part.training for name, part in module.named_modules()}
-
-
-def mixed():
-    network = small()
-    network.blocks[0].eval()
-    network.blocks[1].norm1.eval()
-    return network
 
 
 # ---- feature_size

@@ -14,10 +14,7 @@ from earl.evaluation.probes import MOST_PER_CLASS, collapse
 from earl.learning.classes import Classes
 from earl.nn.collapse import nc1, nc2, nc3
 from earl.nn.etf import SimplexETF
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from seeds import generator
 
 
 def random(*shape, seed=0):

@@ -2,7 +2,6 @@
 
 import colorsys
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -19,12 +18,10 @@ from earl.nn.contrastive_augment import (
     resized_crop,
     turn_hue,
 )
+from randaugment_tools import from_pil
+from seeds import generator
 
 SIZES = [(32, 32), (33, 20), (7, 13), (2, 5), (1, 1)]
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def images(n, channels, h, w, seed=0):
@@ -34,11 +31,6 @@ def images(n, channels, h, w, seed=0):
 
 def to_pil(x):
     return Image.fromarray(x[0].numpy() if len(x) == 1 else x.permute(1, 2, 0).numpy())
-
-
-def from_pil(image):
-    array = np.array(image)
-    return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy())
 
 
 def hue_of_a_pixel(rgb, turn):

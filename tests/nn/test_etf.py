@@ -10,15 +10,12 @@ from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
 from earl.nn.etf import SimplexETF, dot_regression
+from seeds import generator
 
 DIMENSIONS = [1, 2, 3, 7, 64, 300]
 
 
 close = torch.testing.assert_close
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def random(*shape, seed=0, dtype=torch.float64):

@@ -3,37 +3,13 @@
 import pytest
 import torch
 
-from earl.nn.build import build
 from earl.nn.modes import eval_mode, train_forward
-from earl.nn.resnet import ResNet
+from small_networks import flags, mixed, random, small
 
 close = torch.testing.assert_close
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, generator=generator(seed))
-
-
-def small(seed=0, depth=10, width=4):
-    return build(lambda: ResNet(depth=depth, width=width), generator(seed))
-
-
 # ---- modes
-
-
-def flags(module):
-    return {name: part.training for name, part in module.named_modules()}
-
-
-def mixed():
-    network = small()
-    network.blocks[0].eval()
-    network.blocks[1].norm1.eval()
-    return network
 
 
 def test_evaluating_restores_the_mode_of_every_part():

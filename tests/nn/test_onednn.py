@@ -20,29 +20,9 @@ from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.environment import environment
 from earl.learning.learner import Learner
 from earl.nn import bfloat16_trial, onednn
+from onednn_children import ALWAYS, LIMITED, NEVER, UNLESS, half_run
 
 Make = Callable[..., Learner]
-
-
-LIMITED = "AVX512_CORE_BF16"
-
-
-DIE = "import os, resource, signal\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
-
-
-NAME = "print('onednn_verbose,v1,info,cpu,isa:Made-up instructions', flush=True)\n"
-
-
-ALWAYS = f"{DIE}{NAME}os.kill(os.getpid(), signal.SIGILL)"
-
-
-UNLESS = (
-    f"{DIE}{NAME}if os.environ['ONEDNN_MAX_CPU_ISA'] != '{LIMITED}':\n"
-    "    os.kill(os.getpid(), signal.SIGILL)"
-)
-
-
-NEVER = NAME
 
 
 # ---- the trial
@@ -170,13 +150,6 @@ def test_a_cpu_that_needs_a_limit_is_refused_with_what_to_do(
     assert onednn.VARIABLE not in os.environ
     monkeypatch.setenv(onednn.VARIABLE, LIMITED)
     make("er", precision="bfloat16")
-
-
-def half_run(method: str = "er", **given: str) -> Experiment:
-    settings = {"precision": "bfloat16", "per_class": 2, "every": 4}
-    return Experiment(
-        method=method, dataset="shapes", stream="gaussian", settings=settings, **given
-    )
 
 
 def test_experiments_and_runs_are_refused_and_leave_no_record(

@@ -19,26 +19,7 @@ from earl.experiments.runs.environment import changes, environment
 from earl.experiments.sweeps import engines
 from earl.experiments.sweeps.sweep import sweep
 from earl.nn import onednn
-
-LIMITED = "AVX512_CORE_BF16"
-
-
-DIE = "import os, resource, signal\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
-
-
-NAME = "print('onednn_verbose,v1,info,cpu,isa:Made-up instructions', flush=True)\n"
-
-
-ALWAYS = f"{DIE}{NAME}os.kill(os.getpid(), signal.SIGILL)"
-
-
-UNLESS = (
-    f"{DIE}{NAME}if os.environ['ONEDNN_MAX_CPU_ISA'] != '{LIMITED}':\n"
-    "    os.kill(os.getpid(), signal.SIGILL)"
-)
-
-
-NEVER = NAME
+from onednn_children import ALWAYS, DIE, LIMITED, NEVER, UNLESS, half_run
 
 
 @pytest.fixture(scope="session")
@@ -46,13 +27,6 @@ def unlimited(bfloat16: None) -> None:
     """Skip what really calculates with bfloat16 and no limit where the tests were given one."""
     if onednn.limit() != onednn.DEFAULT:
         pytest.skip(f"bfloat16 was tried with the limit {onednn.limit()} only")
-
-
-def half_run(method: str = "er", **given: str) -> Experiment:
-    settings = {"precision": "bfloat16", "per_class": 2, "every": 4}
-    return Experiment(
-        method=method, dataset="shapes", stream="gaussian", settings=settings, **given
-    )
 
 
 # ---- from the command line

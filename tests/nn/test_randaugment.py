@@ -11,11 +11,7 @@ from earl.errors import InvalidInput, InvalidSetting
 from earl.nn.randaugment import draw, plan, rand_augment, strengths
 from earl.nn.randaugment_ops import NAMES, OPERATIONS, apply
 from randaugment_tools import images
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
+from seeds import generator
 
 # ---- the policy
 

@@ -14,13 +14,10 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from earl.nn.randaugment import strengths
 from earl.nn.randaugment_ops import NAMES, OPERATIONS
-from randaugment_tools import images
+from randaugment_tools import from_pil, images
+from seeds import generator
 
 SIZES = [(32, 32), (33, 20), (7, 13), (3, 3), (2, 5), (1, 1)]
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 # ---- Pillow: what torchvision calls for PIL images
@@ -51,11 +48,6 @@ PILLOW = {
 def to_pil(x):
     """Turn one image (1 or 3, H, W) into a picture of mode L or RGB."""
     return Image.fromarray(x[0].numpy() if len(x) == 1 else x.permute(1, 2, 0).numpy())
-
-
-def from_pil(image):
-    array = np.array(image)
-    return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy())
 
 
 def by_pillow(name, x, magnitudes):

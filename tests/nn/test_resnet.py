@@ -3,43 +3,15 @@
 import pytest
 import torch
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 from earl.errors import InvalidSetting
 from earl.nn.build import build
 from earl.nn.modes import train_forward
 from earl.nn.resnet import BLOCKS, BasicBlock, ResNet
+from seeds import generator
+from small_networks import macs, on_paper, parameters, random, small
 
 close = torch.testing.assert_close
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, generator=generator(seed))
-
-
-def on_paper(make):
-    """Return a module that has shapes but no memory."""
-    with torch.device("meta"):
-        return make()
-
-
-def parameters(module):
-    return sum(p.numel() for p in module.parameters())
-
-
-def macs(module, *shape):
-    """Return the multiply-adds of one forward pass."""
-    with FlopCounterMode(display=False) as counter:
-        module(torch.empty(*shape, device="meta"))
-    return counter.get_total_flops() / 2
-
-
-def small(seed=0, depth=10, width=4):
-    return build(lambda: ResNet(depth=depth, width=width), generator(seed))
 
 
 # ---- ResNet-18: the published table

@@ -7,7 +7,6 @@ import pytest
 
 from served import picture, serving
 from served_page import (
-    SECONDS,
     expect,
     learned,
     pictures,
@@ -20,7 +19,7 @@ from served_page import (
 
 @pytest.fixture
 def service(children, tmp_path):
-    with serving(children, tmp_path) as found:
+    with serving(children, tmp_path, "--set", "correction=true") as found:
         yield found
 
 
@@ -38,6 +37,9 @@ def test_two_classes_are_taught_asked_corrected_and_taken_back(service, visit):
     expect(page.locator(".answer")).to_have_text("sand")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".answer")).to_have_text("sky")
+    neighbours = page.locator(".neighbours li")
+    expect(neighbours.first).to_contain_text("sky")
+    expect(neighbours.first.locator("img")).to_have_attribute("src", re.compile("^blob:"))
 
     curve = page.locator(".line-recent")
     before = curve.get_attribute("d")
@@ -59,6 +61,23 @@ def test_two_classes_are_taught_asked_corrected_and_taken_back(service, visit):
     page.keyboard.press("Control+z")
     expect(newest).to_contain_text("deleted")
     expect(classes).to_have_count(2)
+
+
+def test_answers_become_labels_and_far_images_unknown(service, visit):
+    page = visit(service.page)
+    teach_two_classes(page)
+    show(page, pictures("sky", 2, seed=2) + pictures("sand", 2, seed=2))
+    expect(page.locator("#tray .cut")).to_have_text(["sky", "sky", "sand", "sand"])
+    page.locator(".doubt summary").click()
+    page.locator("#doubt").press("End")
+    expect(page.locator("#tray .cut")).to_have_text(["unknown"] * 4)
+    expect(page.locator(".answer")).to_have_text("Unknown")
+    page.locator("#doubt").press("Home")
+    page.get_by_role("button", name="Select all").click()
+    page.get_by_role("button", name="Teach each as answered (4)").click()
+    taught(page, 4)
+    learned(page, 20)
+    expect(page.locator(".classes li")).to_have_count(2)
 
 
 def test_everything_works_by_keyboard(service, visit):
@@ -121,7 +140,7 @@ def test_images_are_dropped_pasted_and_taken_with_the_camera(service, visit):
         page.evaluate(GIVE, [kind, data])
         expect(page.locator("#tray .option")).to_have_count(count)
     page.get_by_role("button", name="Use the camera").click()
-    page.get_by_role("button", name="Take a picture").click(timeout=SECONDS)
+    page.get_by_role("button", name="Take a picture").click()
     expect(page.locator("#tray .option")).to_have_count(3)
     page.get_by_role("button", name="Turn the camera off").click()
     expect(page.locator("#video")).to_be_hidden()
@@ -144,12 +163,12 @@ def test_the_page_says_that_the_connection_is_lost_and_comes_back(children, tmp_
         show(page, pictures("sky", 2))
         teach(page, "sky")
         learned(page, 1)
-    expect(page.locator("#connection")).to_contain_text("connection lost", timeout=SECONDS)
+    expect(page.locator("#connection")).to_contain_text("connection lost")
     teach(page, "sky")
     expect(page.locator("#label-error")).to_contain_text("cannot be reached")
     port = re.search(r":(\d+)/", first.url)[1]
     with serving(children, tmp_path, "--port", port):
-        expect(page.locator("#connection")).to_have_text("live", timeout=SECONDS)
+        expect(page.locator("#connection")).to_have_text("live")
         page.locator("#tray .option").last.click()
         teach(page, "sky")
         learned(page, 2)

@@ -7,7 +7,7 @@ import pytest
 
 from earl.service.tokens import Tokens
 from served import serving
-from served_page import SECONDS, expect, pictures, show, taught, teach
+from served_page import expect, pictures, show, taught, teach
 
 LONG = "a label without any end " * 5
 
@@ -31,9 +31,9 @@ def test_a_wrong_token_is_refused_in_words_and_the_right_one_lasts_until_signing
     expect(page.locator("#token-error")).to_contain_text("does not know this token")
     page.fill("#token", service.token)
     page.get_by_role("button", name="Open").click()
-    expect(page.locator("#connection")).to_have_text("live", timeout=SECONDS)
+    expect(page.locator("#connection")).to_have_text("live")
     page.reload()
-    expect(page.locator("#connection")).to_have_text("live", timeout=SECONDS)
+    expect(page.locator("#connection")).to_have_text("live")
     page.get_by_role("button", name="Sign out").click()
     page.reload()
     expect(page.locator("#token")).to_be_focused()
@@ -49,8 +49,7 @@ def test_a_token_that_may_only_ask_is_told_so_when_it_teaches(service, folder, v
     taught(page, 0)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
 def test_the_page_is_never_wider_than_the_screen(scheme, width, service, visit):
     page = visit(service.page, color_scheme=scheme, viewport={"width": width, "height": 740})
     show(page, pictures("sky", 2) + pictures("wood", 2))

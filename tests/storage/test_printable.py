@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 import unicodedata
 
@@ -116,11 +117,12 @@ def test_a_class_of_such_a_name_is_exported_spelled_out(runs):
     assert runs[0].class_names == (SPELLED, "b")
 
 
-def test_a_title_of_a_sweep_is_spelled_out(tmp_path, capsys, monkeypatch):
+def test_a_title_of_a_sweep_is_spelled_out(tmp_path, capsys, monkeypatch, few_runs):
     (tmp_path / "s.toml").write_text(
-        'title = "a\\u001b[2J"\n[[grid]]\nmethod = "er"\ndataset = "shapes"\nstream = "iid"\n'
-        "[grid.settings]\nlimit = 1\n"
+        'title = "a\\u001b[2J"\n[[grid]]\nmethod = "er"\ndataset = "shapes"\n'
+        'stream = "disjoint"\n[grid.settings]\nper_class = 10\nevery = 10\n'
     )
+    shutil.copytree(few_runs, tmp_path / "runs")  # there that run has ended
     code, said = earl(capsys, monkeypatch, "sweep", tmp_path / "s.toml", "-o", tmp_path / "runs")
-    assert code == 1 and r"a\x1b[2J: 0 of 1 runs finished" in said.err
+    assert code == 0 and r"a\x1b[2J: 1 of 1 runs finished" in said.err
     assert not acts(said.err)

@@ -11,11 +11,14 @@ from functools import partial
 
 import pytest
 
+from earl.crashtest.disk import DEAD, die_at
+from earl.crashtest.lives import in_child
+from earl.crashtest.points import torn_write
 from earl.errors import SnapshotError
 from earl.storage import files as durable
 from earl.storage import snapshot
 from earl.storage.snapshot import read_newest, write_snapshot
-from snapshots import be_trial, example, in_child, names, run_trial, same, tree
+from snapshots import be_trial, example, names, run_trial, same, tree
 
 
 def all_whole(root):
@@ -62,34 +65,6 @@ def kill_at_random(root, kills):
     return {"kills": kills, "torn": torn, "steps": steps}
 
 
-DEAD = 250
-OPERATIONS = ("open", "write", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "close")
-
-
-def die_at(point):
-    """Count the operations on the disk; end this process before or after one: (number, when)."""
-    number = 0
-
-    def wrapped(real):
-        def call(*args, **kwargs):
-            nonlocal number
-            number += 1
-            if (number, "before") == point:
-                os._exit(DEAD)
-            mine = number
-            try:
-                return real(*args, **kwargs)
-            finally:
-                if (mine, "after") == point:
-                    os._exit(DEAD)
-
-        return call
-
-    for name in OPERATIONS:
-        setattr(os, name, wrapped(getattr(os, name)))
-    return lambda: number
-
-
 def die_at_each_operation(root, start, step):
     """Write one step from a prepared directory, dying at each operation; return what was found."""
 
@@ -121,13 +96,6 @@ def die_at_each_operation(root, start, step):
         if not (newest and newest.skipped):
             assert tree(root / "now") == finished
     return {"points": 2 * total, "damaged": damaged, "found": found}
-
-
-def torn_write(final, files):
-    """The sabotage: write in place, as one would without thinking of kills."""
-    final.mkdir()
-    for name, data in files.items():
-        durable.write_file(final / name, data)
 
 
 def kill_at_every_operation(root):

@@ -18,14 +18,14 @@ from earl.experiments.learners import threads_worth
 from earl.experiments.machine import CALM, calm_idle_threads, cores
 from earl.experiments.recipes import Value
 
-SHARE = 2  # a core that two processes want does half of its work for each
+SHARE = 2  # two processes on one core get half of its work each
 SPIN = """
 import os, select
 while os.read(0, 1):
     while not select.select([0], [], [], 0)[0]:
         pass
     os.read(0, 1)
-"""  # from one byte to the next; the end of its input is its end
+"""  # it spins from one byte to the next, and ends when its input ends
 CHILD = "from earl.bench.neighbours import serve; serve()"
 
 
@@ -86,7 +86,7 @@ def busy_by_quiet(
 
 @contextmanager
 def learning(work: Work, env: Mapping[str, str]) -> Iterator[tuple[Thing, int]]:
-    """Give what lets a process of its own learn samples, and the threads that it takes."""
+    """Give a function that lets a separate process learn samples, and the threads that it takes."""
     command = [sys.executable, "-c", CHILD, json.dumps(asdict(work))]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=env, **pipes) as process:  # type: ignore[call-overload]
@@ -106,7 +106,7 @@ def learning(work: Work, env: Mapping[str, str]) -> Iterator[tuple[Thing, int]]:
 
 @contextmanager
 def spinning_on(threads: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Give a context in which a process spins on each of so many cores."""
+    """Give a context in which a process spins on each of this many cores."""
     with ExitStack() as open_:
         command = [sys.executable, "-c", SPIN]
         spinners = [
@@ -133,7 +133,7 @@ def turn(spinners: "Sequence[subprocess.Popen[bytes]]") -> None:
 
 
 def pin(process: int, threads: int) -> None:
-    """Hold a process to the first of our cores, one for each thread, where the system can."""
+    """Keep a process on the first of our cores, one for each thread, if the system can do that."""
     if hasattr(os, "sched_setaffinity"):
         ours = sorted(os.sched_getaffinity(0))
         for thread in tasks_of(process):

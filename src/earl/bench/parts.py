@@ -33,7 +33,7 @@ from earl.methods.earl.residuals import ResidualMemory
 from earl.nn.modes import eval_mode
 from earl.randomness import Randomness
 
-REPEATS = 200  # of what takes microseconds
+REPEATS = 200  # repetitions of what takes microseconds
 
 
 def augment(effort: Effort) -> Iterator[Measured]:
@@ -52,7 +52,7 @@ def augment(effort: Effort) -> Iterator[Measured]:
 
 
 def exam(effort: Effort) -> Iterator[Measured]:
-    """Time the exam beside a forward pass of the same images, ready, in one big batch."""
+    """Time the exam beside a forward pass of the same images, prepared, in one large batch."""
     cases = {16: 200} if effort.quick else {16: 1000, 64: 250}
     for width, n in cases.items():
         learner = midway(narrow(width))
@@ -64,7 +64,7 @@ def exam(effort: Effort) -> Iterator[Measured]:
 
 
 def grading(exam: Exam, learner: Learner) -> Thing:
-    """Return what asks a learner about all images of an exam."""
+    """Return a function that asks a learner about all images of an exam."""
     asked = torch.arange(len(exam.test))
 
     def grade() -> float:
@@ -75,7 +75,7 @@ def grading(exam: Exam, learner: Learner) -> Thing:
 
 
 def forward(network: nn.Module, x: Tensor) -> Thing:
-    """Return a forward pass of raw images x (B, C, H, W) that were made ready beforehand."""
+    """Return a forward pass of raw images x (B, C, H, W) that were prepared beforehand."""
     ready = (x / 255).to(memory_format=torch.channels_last)
 
     def run() -> float:
@@ -112,7 +112,7 @@ def correction(effort: Effort) -> Iterator[Measured]:
 
 
 def answering(learner: EARL, x: Tensor) -> tuple[Thing, Thing]:
-    """Return what answers about the images x without residual correction, and what corrects."""
+    """Return a function that answers about images x uncorrected, and one that corrects."""
     f_hat = learner.features(x)
     learner.correction = False
 
@@ -139,7 +139,7 @@ def short(effort: Effort) -> Iterator[Measured]:
 
 
 def asking(learner: EARL, x: Tensor, d: int, missing: int = 0) -> Thing:
-    """Return what asks about images x with ten pairs of each class, but for some that miss."""
+    """Return a function that asks about images x; some of ten pairs per class may be missing."""
     store = ResidualMemory(10, d)
     store.extend(len(learner.classes))
     y = torch.arange(len(learner.classes)).repeat_interleave(10)[missing:]
@@ -166,7 +166,7 @@ def memory(effort: Effort) -> Iterator[Measured]:
 
 
 def remembering(n: int, classes: int) -> Thing:
-    """Return what inserts into a full memory of n CIFAR images and draws 16, many times over."""
+    """Return a function that inserts into a full memory of n images and draws 16, repeatedly."""
     store, randomness = Memory(n, greedy_balanced), Randomness(0)
     y = torch.arange(n) % classes
     counts = torch.bincount(y)
@@ -212,7 +212,7 @@ def held(effort: Effort) -> Iterator[Measured]:
 
 
 class LargestTensor(TorchDispatchMode):
-    """Context that notes the size of the largest tensor that an operation gives."""
+    """A context that records the size of the largest tensor that an operation returns."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -10,7 +10,7 @@ from typing import Any
 from earl.bench.subjects import CIFAR, earl_midway, narrow, observing, on, tiny_earl
 from earl.learning.learner import Learner
 
-Function = tuple[str, int, str]  # file, line and name
+Function = tuple[str, int, str]  # its file, its line and its name
 
 # What a step is made of: the name of a function and the file it is in, from the step's beginning.
 PARTS: Mapping[str, tuple[str, str]] = {

@@ -52,7 +52,7 @@ def processor() -> str:
 
 
 def commit() -> str:
-    """Return the commit of the checkout that runs, with a + if it was changed; "" without one."""
+    """Return the commit of this checkout, with a + if files were changed; "" without a checkout."""
     root = checkout()
     if root is None:
         return ""

@@ -31,6 +31,7 @@ ROWS: Mapping[str, Measure] = {
     "table": starts.table,
     "neighbour": neighbours.neighbour,
     "estimator": estimators.estimator,
+    "eye": estimators.eye,
     "saving": estimators.saving,
     "serve": serving.serve,
     "peak": parts.peak,

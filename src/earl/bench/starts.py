@@ -26,10 +26,10 @@ from earl.experiments.machine import workers
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.seals import seal, summary_text
 
-PICTURES = 2000  # different ones
+PICTURES = 2000  # different pictures; they are repeated
 RECORDS = 10_000  # in each of the six files of CIFAR-10
 NAMES = [f"class {n}" for n in range(10)]
-RUNS = 200  # in the folder of which a table is made
+RUNS = 200  # in the folder from which a table is made
 RECORDS_OF_A_RUN = ("experiment.json", "summary.json")
 
 
@@ -63,7 +63,7 @@ def picture(n: int) -> bytes:
 
 
 def write_parquet(path: Path, pictures: list[bytes], images: int) -> None:
-    """Write images and labels as Hugging Face does; the pictures come again and again."""
+    """Write images and labels as Hugging Face does; the pictures are repeated."""
     import pyarrow as pa
     from pyarrow.parquet import write_table
 
@@ -74,7 +74,7 @@ def write_parquet(path: Path, pictures: list[bytes], images: int) -> None:
 
 
 def decoding(pictures: list[bytes]) -> Thing:
-    """Return what decodes pictures with Pillow and does nothing else, on one core."""
+    """Return a function that only decodes pictures with Pillow, on one core."""
 
     def decode() -> float:
         for data in pictures:
@@ -86,7 +86,7 @@ def decoding(pictures: list[bytes]) -> Thing:
 
 
 def preparing(root: Path, images: int) -> Thing:
-    """Return what prepares the data set from nothing, by the real loader."""
+    """Return a function that prepares the data set from nothing, with the real loader."""
     fresh = count()
 
     def prepare() -> float:
@@ -97,7 +97,7 @@ def preparing(root: Path, images: int) -> Thing:
 
 
 def opened(effort: Effort) -> Iterator[Measured]:
-    """Time what a run waits for at its start: a prepared CIFAR-10 is opened, every hash compared.
+    """Time what a run waits for at its start: open a prepared CIFAR-10, compare every hash.
 
     Its records are noise, in its authors' layout; all of it comes through the real loader.
     """
@@ -189,7 +189,7 @@ WATCHED = "\n".join(
 
 
 def running(command: list[str]) -> Thing:
-    """Return what runs a process to its end."""
+    """Return a function that runs a process to its end."""
 
     def run() -> float:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -25,8 +25,8 @@ QUICKLY = ("er", "scr")  # the methods of a quick run
 EMBEDDING = (1280, 1, 1)  # of EfficientNet-Lite0
 ON_EMBEDDINGS = {"ncm": 2000.0, "slda": 2000.0, "ranpac": None, "knn": None, "earl": None}
 STREAM = 200_000  # samples
-BARE_STEPS = 4  # of a turn beside methods that train on a block of samples at once
-SAMPLES = 50  # of a turn where a step takes next to no time
+BARE_STEPS = 4  # samples of a turn for methods that train on a block of samples at once
+SAMPLES = 50  # samples of a turn if a step takes very little time
 
 
 def step(effort: Effort) -> Iterator[Measured]:
@@ -79,7 +79,7 @@ def methods(effort: Effort) -> Iterator[Measured]:
     def bare_steps() -> float:
         return flops * sum(bare() for _ in range(BARE_STEPS))
 
-    effort = replace(effort, seconds=effort.seconds / 2)  # they are many
+    effort = replace(effort, seconds=effort.seconds / 2)  # there are many of them
     for name in QUICKLY if effort.quick else METHODS.names():
         if name in FAMILY:
             continue

@@ -22,7 +22,7 @@ from earl.randomness import Randomness
 CIFAR = (3, 32, 32)
 CLASSES = 10
 MEMORY_FULL = 600  # samples, more than the memory of CIFAR-10's recipe holds
-SAMPLES = 64  # different images that arrive
+SAMPLES = 64  # different images; they are repeated
 
 
 def on(dataset: str, method: str = "earl", **settings: Value) -> Experiment:
@@ -51,7 +51,7 @@ def earl_midway(
     classes: int = CLASSES,
     samples: int = MEMORY_FULL,
 ) -> EARL:
-    """Return EARL as `midway` does, at once: its parts are told of the samples, nothing trains."""
+    """Return EARL as `midway` does, but quickly: its parts get the samples, nothing is trained."""
     learner = learner_without_data(experiment, shape, samples)
     assert isinstance(learner, EARL) and learner.prepare is not None
     x, y = random_images(shape, classes, samples)
@@ -97,7 +97,7 @@ def network_of(learner: Learner) -> nn.Module:
 
 
 def observing(learner: Learner, samples: int = 1, classes: int = CLASSES) -> Thing:
-    """Return what lets a learner observe some samples, and tells how many."""
+    """Return a function that lets a learner observe some samples, and returns how many."""
     coming = arrivals(learner, classes)
 
     def observe() -> float:
@@ -109,7 +109,7 @@ def observing(learner: Learner, samples: int = 1, classes: int = CLASSES) -> Thi
 
 
 def updating(learner: Learner) -> Thing:
-    """Return what lets a learner observe until it has trained, and tells the FLOPs of that."""
+    """Return a function that lets a learner observe until it has trained, and returns the FLOPs."""
     coming = arrivals(learner)
 
     def observe() -> float:

@@ -64,7 +64,7 @@ def take_turns(
     clock: Clock = time.process_time,
     wall: Clock = time.monotonic,
 ) -> Times:
-    """Time every thing once a turn, forwards and backwards alternately, after one turn untimed.
+    """Time every thing once per turn, in alternating order, after one turn that is not timed.
 
     The clock counts the time of this process alone, so that others on the machine matter little;
     something that waits, or works in other processes, needs `time.perf_counter`.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="Minutes less, and less precise.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Faster, and less precise.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 if a figure misses its target.")
     ] = False,
@@ -27,10 +27,10 @@ def bench(
         bool, typer.Option("--profile", help="Show where the time of a step goes instead.")
     ] = False,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="ROW", help="Only these rows; repeat at will.")
+        list[str] | None, typer.Option(metavar="ROW", help="Only this row; may be repeated.")
     ] = None,
     history: Annotated[
-        Path | None, typer.Option(help="Add a full run to this file; else to the checkout's.")
+        Path | None, typer.Option(help="Add a full run to this file, not to that of the checkout.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -46,7 +46,7 @@ def bench(
     from earl.bench.timing import FULL, QUICK
 
     rows = choose(only or [])
-    began, at = time.monotonic(), commit()  # now: files may change while it runs
+    began, at = time.monotonic(), commit()  # taken now: files may change while it runs
     found = follow(rows, QUICK if quick else FULL)
     result = summary(found, quick, time.monotonic() - began, at)
     file = history or history_file()
@@ -106,7 +106,7 @@ def target(one: "Measured") -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with as many digits as count."""
+    """Return a number with the digits that matter."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"

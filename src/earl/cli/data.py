@@ -146,7 +146,7 @@ def summary(dataset: "Dataset") -> dict[str, Any]:
 
 
 def print_description(about: dict[str, Any], as_json: bool) -> None:
-    """Print what is known of a data set: a line each."""
+    """Print what is known about a data set, one line for each fact."""
     if as_json:
         print_json(about)
         return

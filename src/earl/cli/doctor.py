@@ -81,7 +81,9 @@ def geometry() -> str:
 def learning() -> str:
     hits = 0
     with thread_count(1):
-        built = Experiment(method="earl", dataset="shapes", stream="disjoint").build(best_device())
+        few = {"per_class": 20}
+        experiment = Experiment(method="earl", dataset="shapes", stream="disjoint", settings=few)
+        built = experiment.build(best_device())
         for x, y in built.stream:
             hits += int((built.learner.predict(x) == y).sum())
             built.learner.observe(x, y)

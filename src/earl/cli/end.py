@@ -17,7 +17,7 @@ EXIT = {
     DirectoryInUse: 73,
     SnapshotError: 65,
     DamagedRun: 65,
-}  # others: 1, and 2 for a wrong command line
+}  # all other errors: 1; a wrong command line: 2
 STOPPED = 130
 Usage: Any = typer.BadParameter.__base__  # the parser's error, wherever this typer keeps it
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")  # as torch says it
@@ -62,7 +62,7 @@ def invoke(app: typer.Typer, words: list[str]) -> int:
 
 
 def refuse(error: Any) -> int:
-    """Say in one line what is wrong with a command line; a group alone shows its help."""
+    """Say in one line what is wrong with a command line; for a group alone, show its help."""
     said = error.format_message()
     if error.ctx is not None and said == error.ctx.get_help():
         complain(said)
@@ -80,7 +80,7 @@ def fail(text: str, code: int = 1) -> int:
 
 
 def open_missing() -> None:
-    """Let a standard stream that was closed lead nowhere.
+    """Open a standard stream that was closed, so that it discards what is written.
 
     Python has None in its place, and a file that we open would take its number: what a library
     prints would then go into that file.
@@ -91,9 +91,9 @@ def open_missing() -> None:
 
 
 def silence_what_is_lost() -> None:
-    """Let standard streams that take nothing any more lead nowhere: Python flushes them at its end.
+    """Discard what standard streams can no longer take: Python flushes them when it ends.
 
-    A reader may have gone, or a disk may be full; by now that was said, or need not be.
+    A reader may have gone, or a disk may be full; that was reported before, or need not be.
     """
     for stream in (sys.stdout, sys.stderr):
         try:

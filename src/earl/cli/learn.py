@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from earl.cli import model_options as options
 from earl.cli.options import Json, Settings, SkipBroken, SnapshotSeconds
-from earl.cli.text import complain, parse_settings, print_json, say
+from earl.cli.text import complain, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -21,23 +22,16 @@ def learn(
     model: Model,
     images: Annotated[Path, typer.Argument(help="A folder per class, a CSV file, or one image.")],
     label: Annotated[str | None, typer.Option(help="What the image, or the folder, shows.")] = None,
-    method: Annotated[str | None, typer.Option(help="See: earl list methods; else earl.")] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="A network trained before: efficientnet-lite0 or hf:NAME."),
-    ] = None,
-    frozen: Annotated[
-        bool | None, typer.Option(help="Keep the backbone as it is; if it was trained before.")
-    ] = None,
-    image_size: Annotated[
-        int | None, typer.Option(min=1, help="Pixels of a side; the backbone's own, or 96.")
-    ] = None,
-    memory_size: Annotated[int | None, typer.Option(min=1, help="Images kept; 500.")] = None,
-    max_classes: Annotated[int | None, typer.Option(min=1, help="One more is refused.")] = None,
-    steps_per_sample: Annotated[float | None, typer.Option(help="Training steps; 1.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="All draws follow from it; 0.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    method: options.Method = None,
+    backbone: options.Backbone = None,
+    frozen: options.Frozen = None,
+    image_size: options.ImageSize = None,
+    memory_size: options.MemorySize = None,
+    max_classes: options.MaxClasses = None,
+    steps_per_sample: options.Steps = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
     settings: Settings = None,
     skip: Annotated[int, typer.Option(min=0, help="Leave so many images out, the first.")] = 0,
     skip_broken: SkipBroken = False,
@@ -45,47 +39,39 @@ def learn(
     as_json: Json = False,
 ) -> None:
     """Teach a model with your images; a new one, or one that goes on."""
+    given = options.parameters_of(locals())
     from earl.estimator.samples import find_samples, teach
 
-    given = {
-        "method": method,
-        "backbone": backbone,
-        "frozen": frozen,
-        "image_size": image_size,
-        "memory_size": memory_size,
-        "max_classes": max_classes,
-        "steps_per_sample": steps_per_sample,
-        "seed": seed,
-        "device": device,
-        "threads": threads,
-        "settings": parse_settings(settings) if settings else None,
-    }
-    clf = opened(model, {name: value for name, value in given.items() if value is not None})
+    clf = opened(model, given)
     samples = find_samples(images, label, seed=clf.seed)[skip:]
     lessons = teach(clf, samples, model, seconds=snapshot_seconds, skip_broken=skip_broken)
     lesson = follow(lessons, clf, skip)
-    for broken in lesson.skipped:
-        complain(f"left out: {broken}")
     report(clf, model, lesson, as_json)
 
 
 def opened(folder: Path, given: dict[str, Any]) -> "EARLClassifier":
-    """Return the model of a folder, or a new one; what was decided once cannot be changed."""
+    """Return the model of a folder, or a new one; what was decided once cannot be changed.
+
+    What is None was not given.
+    """
     from earl.errors import InvalidSetting
     from earl.estimator import EARLClassifier
     from earl.estimator.parameters import Parameters
 
+    given = {name: value for name, value in given.items() if value is not None}
     if not any(folder.glob("snap-*")) and not any(folder.glob("bad-*")):
         clf = EARLClassifier(**given)
         return clf.set_params(settings=Parameters(**clf.get_params()).typed())
     places = {name: given.pop(name) for name in ("device", "threads") if name in given}
     clf = EARLClassifier.load(folder, **places)
-    begun, asked = clf.get_params(), Parameters(**(clf.get_params() | given))
-    for name in given:
-        if name == "settings" and asked.typed().items() <= dict(begun[name]).items():
-            continue
-        if getattr(asked, name) != begun[name]:
-            raise InvalidSetting(f"{folder} was begun with {name} = {begun[name]!r}; leave it out")
+    begun = clf.get_params()
+    changed = [name for name in given if name != "settings" and given[name] != begun[name]]
+    if not changed and "settings" in given:
+        asked = Parameters(**(begun | {"settings": given["settings"]})).typed()
+        changed = [] if asked.items() <= dict(begun["settings"]).items() else ["settings"]
+    if changed:
+        name = changed[0]
+        raise InvalidSetting(f"{folder} was begun with {name} = {begun[name]!r}; leave it out")
     return clf
 
 
@@ -120,7 +106,9 @@ def state(lesson: "Lesson", clf: "EARLClassifier") -> str:
 
 
 def report(clf: "EARLClassifier", folder: Path, lesson: "Lesson", as_json: bool) -> None:
-    """Print what the model is now."""
+    """Print what was left out, and what the model is now."""
+    for broken in lesson.skipped:
+        complain(f"left out: {broken}")
     history = clf.history
     if as_json:
         print_json(

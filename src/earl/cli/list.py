@@ -44,13 +44,17 @@ def everything(context: typer.Context, as_json: Json = False) -> None:
 @app.command()
 def methods(
     cost: Annotated[
-        bool, typer.Option("--cost", help="Measure what an update of each method costs, and bytes.")
+        bool,
+        typer.Option(
+            "--cost", help="Measure what an update of each method costs, and the bytes held."
+        ),
     ] = False,
     dataset: Annotated[
-        str, typer.Option(help="With --cost: whose images and settings.")
+        str, typer.Option(help="With --cost: the data set whose images and settings are used.")
     ] = "cifar10",
     method: Annotated[
-        list[str] | None, typer.Option(help="With --cost: only these methods; repeat at will.")
+        list[str] | None,
+        typer.Option(help="With --cost: measure only this method; may be repeated."),
     ] = None,
     as_json: Json = False,
 ) -> None:

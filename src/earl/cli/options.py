@@ -8,9 +8,9 @@ from typer.core import TyperGroup
 
 
 class LazyHelpGroup(TyperGroup):
-    """A group whose own `--help` is false, and not None, where it is not given.
+    """A group whose own `--help` is False, not None, unless it is given.
 
-    To read None as a flag typer imports pydantic, which takes as long as all the rest.
+    To read None as a flag typer would import pydantic, which takes as long as all else together.
     """
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -27,13 +27,15 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="Where run directories go
 # Where data lie, and how much of them is used
 DatasetName = Annotated[str, typer.Option(help="See: earl list datasets")]
 DataRoot = Annotated[
-    Path | None, typer.Option(help="Where data sets lie; else EARL_DATA, else the user's cache.")
+    Path | None,
+    typer.Option(help="Where data sets lie; unless given, EARL_DATA or the user's cache."),
 ]
 CacheRoot = Annotated[
-    Path | None, typer.Option(help="For decoded copies; else EARL_CACHE, else the user's cache.")
+    Path | None,
+    typer.Option(help="For decoded copies; unless given, EARL_CACHE or the user's cache."),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="Train on so many images only.")]
-PerClass = Annotated[int | None, typer.Option(min=1, help="Train on so many of each class only.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Train on this many images only.")]
+PerClass = Annotated[int | None, typer.Option(min=1, help="Train on this many of each class.")]
 SkipBroken = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
 Settings = Annotated[
     list[str] | None,
@@ -54,11 +56,11 @@ MethodName = Annotated[str, typer.Option(help="See: earl list methods")]
 StreamName = Annotated[
     str, typer.Option(help="See: earl list streams; or file:PATH, from earl stream make")
 ]
-Seed = Annotated[int, typer.Option(help="Stream, network and draws follow from it.")]
+Seed = Annotated[int, typer.Option(help="Stream, network and all random draws follow from it.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, help="CPU threads of a run; few for small networks unless given."),
+    typer.Option(min=1, help="CPU threads of a run; unless given, few for small networks."),
 ]
 Match = Annotated[str, typer.Option(help="flops or bytes: spend as much as the method of --to.")]
 MatchTo = Annotated[str, typer.Option(metavar="METHOD", help="The method to match.")]
@@ -66,7 +68,7 @@ RankTimeout = Annotated[
     float, typer.Option(min=1, help="Seconds until a silent rank of torchrun is taken for lost.")
 ]
 SnapshotSeconds = Annotated[float, typer.Option(min=0, help="Time between two snapshots.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="List the runs, run none.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="List the runs, but run none.")]
 TensorBoard = Annotated[
     bool, typer.Option("--tensorboard", help="Show the run live: tensorboard --logdir <OUT>")
 ]

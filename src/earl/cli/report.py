@@ -44,7 +44,7 @@ def chosen(folders: list[Path], where: list[str] | None) -> "list[RunRecord]":
 
 
 def settle(runs: "Sequence[RunRecord]") -> None:
-    """Say which runs could not be checked, or were left out as damaged: that is exit code 65."""
+    """Say which runs could not be checked; if damaged ones were left out, exit with 65."""
     old = sum(not run.sealed for run in runs)
     if old:
         complain(f"note: {old} of {len(runs)} runs {UNSEALED}")
@@ -87,7 +87,7 @@ def table(
     allow_mixed: AllowMixed = False,
     fmt: Annotated[
         TableFormat | None,
-        typer.Option("--format", help="terminal on a terminal, else md, unless given."),
+        typer.Option("--format", help="Unless given: terminal on a terminal, md elsewhere."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
@@ -112,7 +112,7 @@ def table(
 
 
 def print_table(made: "Table", form: TableFormat | None) -> None:
-    """Print a table; without a form, as it suits where it goes."""
+    """Print a table; unless a form is given, choose the one that suits where it goes."""
     from earl.report.tables.formats import FORMATS
 
     if form is None:
@@ -127,7 +127,7 @@ def print_table(made: "Table", form: TableFormat | None) -> None:
 
 
 def print_in_colour(made: "Table") -> None:
-    """Print a table for a terminal; rich, which this takes, starts as slowly as all the rest."""
+    """Print a table for a terminal, with rich, which takes as long to import as all the rest."""
     from rich.console import Console
 
     from earl.report.tables.terminal import show_table

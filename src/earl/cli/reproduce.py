@@ -28,6 +28,10 @@ class Scale(StrEnum):
     small = "small"
 
 
+Reproduced = Annotated[
+    str | None, typer.Argument(help="A table or figure of the paper; without one, all are listed.")
+]
+Size = Annotated[Scale, typer.Option(help="The paper's own settings, or a size for CPUs.")]
 WithCost = Annotated[
     bool, typer.Option("--cost", help="Run nothing: what the runs take, in FLOPs and hours.")
 ]
@@ -37,12 +41,8 @@ Sustained = Annotated[
 
 
 def reproduce(
-    name: Annotated[
-        str | None, typer.Argument(help="A table or figure of the paper; none lists them.")
-    ] = None,
-    scale: Annotated[
-        Scale, typer.Option(help="The paper's own settings, or a size for CPUs.")
-    ] = Scale.paper,
+    name: Reproduced = None,
+    scale: Size = Scale.paper,
     status: Annotated[
         bool, typer.Option("--status", help="Run nothing: the paper's numbers beside ours.")
     ] = False,

@@ -169,7 +169,7 @@ def refuse_at_once(directory: "RunDirectory", how: Following) -> None:
 
 
 def load_data(directory: "RunDirectory", how: Following) -> "Dataset | None":
-    """Load the data of a run that has not ended, and show it if they have to be prepared."""
+    """Load the data of a run that has not ended; show progress if they have to be prepared."""
     if directory.summary is not None:
         return None
     with cli_data.progress_bar(directory.experiment.dataset) as progress:
@@ -206,7 +206,7 @@ def result(directory: "RunDirectory") -> dict[str, Any]:
 
 
 def shown(value: float | None, times: float, form: str) -> str:
-    """Return a number in a unit of one's own, or a dash where there is none."""
+    """Return a number in the given unit, or a dash if there is none."""
     return "–" if value is None else format(value * times, form)
 
 

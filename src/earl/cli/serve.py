@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from earl.cli import model_options as options
 from earl.cli.options import Json, Settings, SnapshotSeconds
-from earl.cli.text import parse_settings, print_json, say
+from earl.cli.text import print_json, say
 
 if TYPE_CHECKING:
     import socket
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GIB = 1 << 30
-PARAMETERS = (  # of the model
-    *("method", "backbone", "image_size", "memory_size", "steps_per_sample", "seed", "device"),
-    *("threads", "frozen", "max_classes"),
-)
 
 State = Annotated[Path, typer.Option("--state", help="The folder of the service.")]
 Host = Annotated[str, typer.Option(help="The address to listen on.")]
@@ -38,18 +35,6 @@ WithoutToken = Annotated[
 IsReplica = Annotated[
     bool, typer.Option("--replica", help="Only answer, from the snapshots of another.")
 ]
-Method = Annotated[str | None, typer.Option(help="See: earl list methods; else earl.")]
-Backbone = Annotated[
-    str | None, typer.Option(help="resnet18, or one that was trained before: efficientnet-lite0.")
-]
-Frozen = Annotated[bool | None, typer.Option("--frozen", help="Keep the network as it is.")]
-ImageSize = Annotated[int | None, typer.Option(min=1, help="Pixels of a side.")]
-MemorySize = Annotated[int | None, typer.Option(min=1, help="Images kept; 500.")]
-Steps = Annotated[float | None, typer.Option(help="Training steps for each sample; 1.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="All draws follow from it; 0.")]
-Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads of a step; 1.")]
-MaxClasses = Annotated[int | None, typer.Option(min=1, help="Refuse more classes than that.")]
 Waiting = Annotated[int, typer.Option(min=1, help="Samples that may wait.")]
 JournalGib = Annotated[float, typer.Option(min=0.001, help="Cap of the journal, in GiB.")]
 Retention = Annotated[
@@ -75,16 +60,16 @@ def serve(
     allow_host: AllowHost = None,
     without_token: WithoutToken = False,
     replica: IsReplica = False,
-    method: Method = None,
-    backbone: Backbone = None,
-    frozen: Frozen = None,
-    image_size: ImageSize = None,
-    memory_size: MemorySize = None,
-    steps_per_sample: Steps = None,
-    seed: Seed = None,
-    device: Device = None,
-    threads: Threads = None,
-    max_classes: MaxClasses = None,
+    method: options.Method = None,
+    backbone: options.Backbone = None,
+    frozen: options.Frozen = None,
+    image_size: options.ImageSize = None,
+    memory_size: options.MemorySize = None,
+    max_classes: options.MaxClasses = None,
+    steps_per_sample: options.Steps = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
     settings: Settings = None,
     waiting: Waiting = 1024,
     journal_gib: JournalGib = 16.0,
@@ -95,18 +80,22 @@ def serve(
     label_studio_files: StudioFiles = None,
 ) -> None:
     """Start a service that learns from posted images and answers at any moment."""
-    asked = locals()
+    start(locals())
+
+
+def start(asked: dict[str, Any]) -> None:
+    """Check what a command line asks for, then be that service until a signal comes."""
     need_extra()
-    check_host(host, without_token)
+    check_host(asked["host"], asked["without_token"])
+    check_studio(asked["label_studio"], asked["label_studio_files"])
     from earl.service.http.server import bound
 
-    given = {name: asked[name] for name in PARAMETERS if asked[name] is not None}
-    if settings:
-        given["settings"] = parse_settings(settings)
-    names = frozenset(map(str.lower, (*LOOPBACK, host, *(allow_host or []))))
-    with bound(host, port) as listening:
-        limits = limits_of(asked)
-        service = opened(state, None if replica else given, limits, names, not without_token)
+    given = options.parameters_of(asked)
+    host, asks = asked["host"], not asked["without_token"]
+    names = frozenset(map(str.lower, (*LOOPBACK, host, *(asked["allow_host"] or []))))
+    with bound(host, asked["port"]) as listening:
+        parameters = None if asked["replica"] else given
+        service = opened(asked["state"], parameters, limits_of(asked), names, asks)
         run(service, host, listening, more_routes(asked, service))
 
 
@@ -121,15 +110,19 @@ def limits_of(asked: dict[str, Any]) -> "Limits":
 
 def more_routes(asked: dict[str, Any], service: "Service") -> "list[APIRouter]":
     """Return the routes that a command line asks for beside those of every service."""
-    from earl.errors import InvalidSetting
     from earl.service.http.labelstudio import routes
 
-    folder = asked["label_studio_files"]
-    if folder is not None and not (asked["label_studio"] and folder.is_dir()):
+    return [routes(service, asked["label_studio_files"])] if asked["label_studio"] else []
+
+
+def check_studio(asked: bool, folder: Path | None) -> None:
+    """Raise InvalidSetting if there is no such folder, or nobody who would ask for it."""
+    from earl.errors import InvalidSetting
+
+    if folder is not None and not (asked and folder.is_dir()):
         raise InvalidSetting(
             f"--label-studio-files {folder} must be a folder, and needs --label-studio"
         )
-    return [routes(service, folder)] if asked["label_studio"] else []
 
 
 def check_host(host: str, without_token: bool) -> None:

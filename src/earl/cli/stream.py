@@ -58,7 +58,9 @@ def make_file(
 @app.command("show")
 def show_stream(
     stream: Annotated[str, typer.Argument(help="A stream file, or a setup.")],
-    dataset: Annotated[str | None, typer.Option(help="Needed unless the file names it.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="The data set; needed unless the file names it.")
+    ] = None,
     seed: OrderSeed = 1,
     settings: Settings = None,
     sigma: Sigma = None,

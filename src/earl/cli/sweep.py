@@ -38,13 +38,17 @@ class EngineName(StrEnum):
 
 
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Runs at a time; 1, or with Ray all that fit.")
+    int | None,
+    typer.Option(min=1, help="Runs at a time; unless given 1, or with Ray as many as fit."),
 ]
 EngineChoice = Annotated[EngineName, typer.Option(help="Here, or on a Ray cluster.")]
 Address = Annotated[
-    str | None, typer.Option(help="Of the Ray cluster: auto or host:port; else one of its own.")
+    str | None,
+    typer.Option(help="The Ray cluster: auto or host:port; unless given, one is started."),
 ]
-GpusPerRun = Annotated[float, typer.Option(min=0, help="With Ray; 0.5 lets two share.")]
+GpusPerRun = Annotated[
+    float, typer.Option(min=0, help="GPUs of a run, with Ray; 0.5 lets two runs share one.")
+]
 
 
 def sweep(

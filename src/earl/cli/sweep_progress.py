@@ -23,11 +23,11 @@ STYLES: dict[State, str] = {
     "interrupted": "dim",
     "waiting": "dim",
 }
-CELL = len("100.0 at 100%")  # so that columns stand still
+CELL = len("100.0 at 100%")  # every cell is as wide, so that columns stay where they are
 GAP = 2  # letters between two columns
-LEAST_NAME = 20  # letters that a name has at least, if seeds can stand below each other
-OTHER_LINES = 6  # of the screen: the head, the foot and the prompt
-TENTH = 0.1  # of all samples, after which a log gets a line
+LEAST_NAME = 20  # letters that a name keeps at least, if seeds can stand below each other
+OTHER_LINES = 6  # of the screen that are not runs: the head, the foot and the prompt
+TENTH = 0.1  # a log gets a line after this share of all samples
 
 
 def group_of(status: Status) -> str:
@@ -63,7 +63,7 @@ def follow(snapshots: Generator[Snapshot], *, title: str, console: Console) -> S
 def live(title: str, console: Console) -> Generator[None, Snapshot, None]:
     """Paint all runs: a row for each group, a column for each seed."""
     begun = time.monotonic()
-    # No thread of its own paints it: every snapshot does.
+    # It is painted when a snapshot arrives, not by a thread of its own.
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as screen:
         first: float | None = None
         while True:
@@ -150,7 +150,7 @@ def share(run: Status) -> float:
 
 
 def percent(part: float) -> str:
-    """Return a share in whole percent; all but all is 99."""
+    """Return a share in whole percent; 100 only if all is done."""
     return f"{int(100 * part + 1e-9)}%"
 
 

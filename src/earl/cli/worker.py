@@ -1,4 +1,4 @@
-"""One run of a sweep as a process, which its sweep can stop and which does not outlive it.
+"""One run of a sweep as a process: its sweep can stop it, and it does not outlive its sweep.
 
 `python -m earl.cli.worker run …` is `earl run …` that also stops, saved, when its standard input
 ends: a pipe whose other end the sweep holds, and loses however it ends.

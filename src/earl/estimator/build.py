@@ -14,7 +14,7 @@ from earl.experiments.machine import usable_device
 from earl.learning import Learner, Setting
 from earl.learning.encoder import Encoder, on_features
 from earl.nn import Augment, View, build, resnet_for
-from earl.nn.backbones import Backbone
+from earl.nn.backbones import Backbone, halves
 from earl.randomness import Randomness
 
 # Of the photos of ImageNet, which networks that others have trained expect.
@@ -31,11 +31,19 @@ def make_reader(parameters: Parameters) -> Reader:
     images = ImageReader(parameters.image_size or (opened.side if opened else IMAGE_SIZE))
     if not parameters.encodes:
         return images
-    given = copy.deepcopy(parameters.backbone) if opened is None else opened.network
-    assert isinstance(given, nn.Module)
-    name = None if opened is None else opened.name
-    encode = Encoder(given, make_setting(parameters, images.shape), name=name)
-    return EyeReader(images, encode, opened)
+    network, maps = whole_backbone(parameters), parameters.trains_last
+    setting, name = make_setting(parameters, images.shape), None if opened is None else opened.name
+    seeing = halves(network)[0] if maps else network
+    return EyeReader(images, Encoder(seeing, setting, name=name, maps=maps), opened)
+
+
+def whole_backbone(parameters: Parameters) -> nn.Module:
+    """Return a copy of the user's module, or the backbone by name that all models share."""
+    if isinstance(parameters.backbone, nn.Module):
+        return copy.deepcopy(parameters.backbone)
+    opened = opened_backbone(parameters)
+    assert opened is not None
+    return opened.network
 
 
 def make_learner(parameters: Parameters, shape: tuple[int, int, int]) -> Learner:
@@ -71,13 +79,14 @@ def make_backbone(parameters: Parameters, shape: tuple[int, int, int]) -> nn.Mod
     That is a backbone of its own: a copy of the user's, or of one that was trained before, or one
     with weights that are drawn from the seed. Features are taken as they are.
     """
+    if parameters.trains_last:
+        return copy.deepcopy(halves(whole_backbone(parameters))[1]).requires_grad_(True)
     if parameters.on_features:
         return nn.Flatten() if parameters.freezes else scaled(shape[0])
-    given, opened = parameters.backbone, opened_backbone(parameters)
-    if isinstance(given, nn.Module):
-        backbone = copy.deepcopy(given)
-    elif opened is not None:
-        backbone = copy.deepcopy(opened.network).requires_grad_(True)
+    if isinstance(parameters.backbone, nn.Module):
+        backbone = whole_backbone(parameters)
+    elif parameters.pretrained:
+        backbone = copy.deepcopy(whole_backbone(parameters)).requires_grad_(True)
     else:
         options: dict[str, Any] = parameters.of("network")
         draw = Randomness(parameters.seed).at(0, "backbone")

@@ -28,7 +28,7 @@ class EARLClassifier(Conventions):
     method: a method that need not be told where tasks end; see `earl list methods`.
     backbone: "resnet18" from random weights, "efficientnet-lite0" or "hf:…", which were trained
         before, any nn.Module from images to features, or None if samples are vectors.
-    frozen: keep the backbone as it is and learn only what follows; None: if trained before.
+    frozen: keep the backbone as it is; None: if trained before; "front": all but its last stage.
     image_size: pixels of a side, to which images are resized; None: as suits the backbone.
     memory_size: samples that are remembered and trained on again.
     max_classes: one label more is refused; None leaves it to the memory of the machine.
@@ -46,7 +46,7 @@ class EARLClassifier(Conventions):
         *,
         method: str = "earl",
         backbone: str | nn.Module | None = "resnet18",
-        frozen: bool | None = None,
+        frozen: bool | str | None = None,
         image_size: int | None = None,
         memory_size: int = 500,
         max_classes: int | None = None,

@@ -22,6 +22,7 @@ from earl.estimator.vectors import VectorReader
 from earl.methods.earl import EARL
 from earl.methods.earl.residuals import EMPTY
 from earl.nn import Classifier
+from earl.nn.backbones.views import ProcessedView
 from earl.randomness import Randomness
 
 OUTPUTS = ("scores", "probabilities", "index")
@@ -43,6 +44,11 @@ class Answer(nn.Module):
         assert learner is not None
         reader = model.reader
         eye = reader.encode if isinstance(reader, EyeReader) else None
+        if eye is not None and isinstance(eye.setting.view, ProcessedView):
+            raise InvalidSetting(
+                f"backbone = {eye.name!r} has its images prepared outside of torch, which no graph "
+                "can hold; efficientnet-lite0 and modules of your own can be exported"
+            )
         self.eye = None if eye is None else copy.deepcopy(eye.network)
         self.shape, self.view = reader.shape, (eye or learner).setting.view
         self.sharp = model.sharpness
@@ -73,7 +79,7 @@ class Answer(nn.Module):
         seen = self.view(x)
         if self.eye is not None:
             seen = self.eye(seen)
-        if self.shape[1:] == (1, 1):  # features
+        if self.shape[1:] == (1, 1):  # features, and not maps
             seen = seen.reshape(-1, *self.shape)
         scores = self.scores(seen).index_select(1, self.answered)
         return scores, torch.softmax(self.sharp * scores, dim=1), scores.argmax(dim=1)

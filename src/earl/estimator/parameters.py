@@ -10,7 +10,7 @@ from earl.errors import InvalidSetting
 from earl.experiments.catalogue import METHODS
 from earl.experiments.networks import chosen_backbone
 from earl.experiments.options import Options, options_of
-from earl.experiments.recipes import Value, recipe
+from earl.experiments.recipes import MAPS, Value, recipe
 from earl.learning import Setting
 from earl.nn import Augment, resnet_for
 from earl.nn.backbones.catalogue import SCRATCH, check_backbone
@@ -18,6 +18,7 @@ from earl.nn.backbones.catalogue import SCRATCH, check_backbone
 IMAGES_ONLY = ("scr", "oddl", "remind", "nc-fscil")  # they augment or encode pictures by themselves
 SHARED = ("memory_size", "iterations", "seed", "device")  # of a Setting: parameters of their own
 AUGMENT = tuple(option.name for option in options_of("augment", Augment))
+FRONT = "front"  # all of a backbone but its last stage
 IMAGE_SIZE = 96  # pixels of a side, for networks that have no size of their own
 OF_FEATURES = recipe("embeddings")
 # Numbers that no network has made: layers that learn, and no pixels to prepare with.
@@ -32,7 +33,7 @@ class Parameters:
 
     method: str
     backbone: str | nn.Module | None
-    frozen: bool | None
+    frozen: bool | str | None
     image_size: int | None
     memory_size: int
     steps_per_sample: float
@@ -54,8 +55,8 @@ class Parameters:
         number = isinstance(steps, int | float) and not isinstance(steps, bool)
         if not number or not isfinite(steps) or steps <= 0:
             raise InvalidSetting(f"steps_per_sample = {steps!r} must be a positive number")
-        if not isinstance(self.frozen, bool | None):
-            raise InvalidSetting(f"frozen = {self.frozen!r} must be true or false, or None")
+        if not isinstance(self.frozen, bool | None) and self.frozen != FRONT:
+            raise InvalidSetting(f"frozen = {self.frozen!r} must be true, false, 'front' or None")
         self._check_backbone()
         if self.settings is not None and not isinstance(self.settings, Mapping):
             raise InvalidSetting("settings must map names to values, for example {'k': 5}")
@@ -70,13 +71,16 @@ class Parameters:
     def _check_backbone(self) -> None:
         if isinstance(self.backbone, str):
             check_backbone(self.backbone)
-            chosen_backbone({"backbone": self.backbone, "frozen": self.freezes}, embedded=False)
+            frozen = FRONT if self.trains_last else self.freezes
+            chosen_backbone({"backbone": self.backbone, "frozen": frozen}, embedded=False)
         elif not (self.backbone is None or isinstance(self.backbone, nn.Module)):
             raise InvalidSetting(
                 f"backbone = {self.backbone!r} must be a name, an nn.Module, or None for vectors"
             )
 
     def _check_method(self) -> None:
+        if not isinstance(self.method, str):
+            raise InvalidSetting(f"method = {self.method!r} must be a name; see: earl list methods")
         if must_be_told(self.method):
             free = [name for name in METHODS.names() if not must_be_told(name)]
             raise InvalidSetting(
@@ -102,7 +106,12 @@ class Parameters:
 
         Vectors are taken for the features of such a backbone, unless told.
         """
-        return self.pretrained or self.takes_vectors if self.frozen is None else self.frozen
+        return self.pretrained or self.takes_vectors if self.frozen is None else bool(self.frozen)
+
+    @property
+    def trains_last(self) -> bool:
+        """Whether the front of the backbone stays as it is, and its last stage learns."""
+        return self.frozen == FRONT
 
     @property
     def encodes(self) -> bool:
@@ -134,7 +143,11 @@ class Parameters:
     def of(self, part: str) -> dict[str, Value]:
         """Return the settings of one part: as given, else what suits the samples, else defaults."""
         options = self.options()
-        usual = (OF_FEATURES if self.freezes else OF_NUMBERS) if self.on_features else OF_IMAGES
+        usual = OF_IMAGES
+        if self.trains_last:
+            usual = {**OF_IMAGES, **MAPS}
+        elif self.on_features:
+            usual = OF_FEATURES if self.freezes else OF_NUMBERS
         values = options.of(part, options.complete(usual, self.settings or {}))
         return {name: value for name, value in values.items() if name not in SHARED}
 

@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 import earl
-from earl.errors import EarlError, InvalidSetting, SnapshotError
+from earl.errors import EarlError, InvalidSetting, NotFinite, SnapshotError
 from earl.estimator.model import Model
 from earl.estimator.parameters import Parameters
 from earl.nn import learning, let_learn
 from earl.nn.backbones.catalogue import at_any_place
+from earl.nn.finite import check_finite
 from earl.storage.files import lock_directory
 from earl.storage.manifest import Json, newest_step, read_about
 from earl.storage.snapshot import read_newest, write_snapshot
@@ -103,13 +104,17 @@ def model_from(
             raise InvalidSetting(f"the model was saved with backbone = {fields['backbone']!r}")
         model = Model(Parameters(**fields))
         model.load_state_dict(state["model"])
+        if model.learner is not None:
+            check_finite(model.learner.parts())
         if "threads" in changed:
             model.threads = changed["threads"] or 0
         return model
-    except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+    except NotFinite as error:
+        raise SnapshotError(f"the saved model is of no use: {error}") from error
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, RuntimeError) as error:
         if isinstance(error, EarlError):
             raise
-        what = f"{type(error).__name__}: {str(error)[:200]}"
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         if backbone is not None:
             raise InvalidSetting(
                 f"this backbone is not built like the saved one ({what})"

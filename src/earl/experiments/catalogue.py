@@ -1,7 +1,7 @@
 """Table of contents: every method, data set, stream, metric, probe and figure by name.
 
 Objects are named by where they live and imported when asked for: `earl list` needs no torch.
-Your own go in from outside with the same registries: `@METHODS.register("mine")`.
+Your own are added from outside with the same registries: `@METHODS.register("mine")`.
 """
 
 from typing import TYPE_CHECKING

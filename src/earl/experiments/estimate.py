@@ -16,7 +16,7 @@ from earl.nn.etf import SimplexETF
 from earl.nn.room import require_room
 
 FLOAT = 4  # bytes
-BOTH_WAYS = 3  # a pass back takes twice as much as one forward
+BOTH_WAYS = 3  # a backward pass takes twice as much as a forward pass
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Estimate:
     """What a network takes: bytes of its weights, and of one image bytes and FLOPs in training."""
 
     weights: int
-    activations: int  # bytes that a pass leaves for the way back
+    activations: int  # bytes that a forward pass keeps for the backward pass
     flops: int
 
 
@@ -69,7 +69,7 @@ def check_sizes(
 
 @contextmanager
 def blamed(given: Mapping[str, Value], usual: Mapping[str, Value]) -> Iterator[None]:
-    """Let an error about size name the settings that ask for more than is usual."""
+    """Let an error about size name the settings that are larger than usual."""
     try:
         yield
     except TooLarge as error:

@@ -18,7 +18,7 @@ from earl.experiments.networks import options_for
 from earl.experiments.options import Options
 from earl.experiments.origins import Origins
 from earl.experiments.places import Places
-from earl.experiments.recipes import Value, recipe
+from earl.experiments.recipes import MAPS, Value, recipe
 from earl.experiments.streamfile import StreamFile, plan
 from earl.learning.setting import Setting
 from earl.nn.augment import Augment
@@ -47,6 +47,9 @@ class Experiment(ExperimentFields):
         object.__setattr__(self, "probes", tuple(sorted(set(self.probes))))
 
     def _check_names(self) -> None:
+        for field in ("method", "dataset", "stream"):
+            if not isinstance(name := getattr(self, field), str):
+                raise InvalidSetting(f"{field} = {name!r} must be a name; see: earl list")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise InvalidSetting(f"seed = {self.seed!r} must be a whole number from 0 up")
         if self.match not in ("", "flops", "bytes"):
@@ -87,8 +90,9 @@ class Experiment(ExperimentFields):
     def _recipe(self) -> Mapping[str, Value]:
         """The data set's settings; behind a frozen backbone a learner has those of embeddings."""
         part_of = {name: self._options.part(name) for name in self._options.names()}
-        frozen = self.settings.get("frozen") is True
-        return {**recipe(self.dataset, part_of), **(recipe(EMBEDDINGS) if frozen else {})}
+        frozen = self.settings.get("frozen")
+        behind = recipe(EMBEDDINGS) if frozen is True else MAPS if frozen == "front" else {}
+        return {**recipe(self.dataset, part_of), **behind}
 
     @cached_property
     def usual(self) -> Mapping[str, Value]:
@@ -121,7 +125,7 @@ class Experiment(ExperimentFields):
     def recorded(cls, record: Mapping[str, Any]) -> "Experiment":
         """Return the experiment of a run's record, with the settings that it had when it began.
 
-        Recipes and defaults may have changed since: what was another value then is given now.
+        Recipes and defaults may have changed since: a setting that was another one then is given.
         """
         plain = cls.from_dict({**record["experiment"], "settings": {}})
         usual, given = plain.usual, record["experiment"]["settings"]

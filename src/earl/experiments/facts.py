@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """What one wants to know of a method before choosing it, and its colour in figures."""
+    """What a user wants to know of a method before choosing it, and its colour in figures."""
 
     paper: str
     boundaries: bool  # is it told where tasks end?
     stores: str
-    compute: float  # of an update beside ER's, with the settings of CIFAR-10
+    compute: float  # compute of an update ÷ ER's, with the settings of CIFAR-10
     colour: str
 
 

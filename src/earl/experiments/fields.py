@@ -22,13 +22,13 @@ class ExperimentFields:
     settings: Mapping[str, Value] = field(default_factory=dict)
     probes: tuple[str, ...] = ()
     stream_sha256: str = ""  # of the stream file
-    match: Literal["", "flops", "bytes"] = ""  # what it may spend, as much as the method `to`
+    match: Literal["", "flops", "bytes"] = ""  # the budget in which it equals the method `to`
     to: str = ""
 
     def path_by(self, part_of: Mapping[str, str]) -> PurePath:
         """Return <dataset>/<stream>/<method>/seed-<n>, with the settings that were given.
 
-        A setting stands behind the data set, the stream or the method, as its part is.
+        A setting stands behind the data set, the stream or the method, whichever it belongs to.
         """
         behind: dict[str, dict[str, Value]] = {"data": {}, "stream": {}, "method": {}}
         for name, value in self.settings.items():

@@ -16,7 +16,7 @@ from earl.learning.encoder import Encoder, on_features
 from earl.learning.learner import Learner
 from earl.learning.setting import Setting
 from earl.nn.augment import Augment, View
-from earl.nn.backbones import SCRATCH, open_backbone
+from earl.nn.backbones import SCRATCH, halves, open_backbone
 from earl.nn.build import build
 from earl.nn.ranks import ALONE, Alone
 from earl.randomness import Randomness
@@ -56,6 +56,10 @@ def make_learner(
             make = network_of(experiment, image_shape)
             network: nn.Module = build(make, Randomness(experiment.seed).at(0, "backbone"))
             return method(network.to(device), setting)
+        if frozen == "front":
+            front, rest = halves(opened.network)
+            encode = Encoder(front, setting, name=f"{name}, front", maps=True)
+            return Encoded(encode, method, rest.to(device))
         if frozen:
             return Encoded(Encoder(opened.network, setting, name=name), method)
         return method(opened.network.to(device), setting)

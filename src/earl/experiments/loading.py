@@ -15,7 +15,7 @@ from earl.experiments.machine import workers
 from earl.experiments.names import Name
 from earl.experiments.places import Places
 
-MAY_CHANGE = ("source", "skipped", "class_words")  # facts about data that no result hangs on
+MAY_CHANGE = ("source", "skipped", "class_words")  # facts about data that no result depends on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ def source_of(
     workers: int = 1,
     progress: Progress = silent,
 ) -> Source:
-    """Return what a loader is handed: places, and those of the options that are for loaders."""
+    """Return what a loader is given: places, and the options that are meant for loaders."""
     taken = {field.name for field in fields(Source)} - {"mean", "std"}
     return Source(
         root=places.data_root,
@@ -75,7 +75,7 @@ def load_data(
 
 
 def images_sha256(dataset: Dataset) -> str:
-    """Return the fingerprint of all images; one is made where the loader did not."""
+    """Return the fingerprint of all images; it is made here if the loader made none."""
     return dataset.images_sha256 or fingerprint(dataset.train.images, dataset.test.images)
 
 

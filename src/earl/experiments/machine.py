@@ -10,9 +10,9 @@ from pathlib import Path
 
 from earl.errors import InvalidSetting
 
-WORKERS = 8  # images that are decoded at a time, at most
-MOST_THREADS = 512  # of a run; with very many more torch ends the process
-FLOPS_OF_A_THREAD = 1e9  # of an update: for less, waking a thread takes longer than it saves
+WORKERS = 8  # the most images that are decoded at a time
+MOST_THREADS = 512  # the most threads of a run; with many more, torch ends the process
+FLOPS_OF_A_THREAD = 1e9  # FLOPs of an update: below, waking a thread takes longer than it saves
 
 # Parameters of glibc's malloc (malloc.h), and the values that they are given.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
@@ -43,14 +43,14 @@ def workers() -> int:
 
 
 def check_threads(threads: int) -> int:
-    """Return the number if torch can work with so many threads."""
+    """Return the number if torch can work with this many threads."""
     if not 1 <= threads <= MOST_THREADS:
         raise InvalidSetting(f"threads = {threads} must be from 1 to {MOST_THREADS}")
     return threads
 
 
 def threads_for(flops: float) -> int:
-    """Return the number of threads for updates of so many FLOPs: few for a small network.
+    """Return the number of threads for updates of this many FLOPs: few for a small network.
 
     Threads wait for each other many times in an update. Beside another busy process that costs
     more than all they save, unless each has enough to do in between.
@@ -77,7 +77,7 @@ def thread_count(threads: int) -> Iterator[None]:
 def calm_idle_threads(environment: MutableMapping[str, str]) -> None:
     """Let threads that wait sleep, in processes with this environment, unless it says otherwise.
 
-    By themselves they spin, and beside other busy processes that takes longer than all the work.
+    Otherwise they spin, and beside other busy processes that takes longer than all the work.
     """
     for name, value in CALM.items():
         environment.setdefault(name, value)

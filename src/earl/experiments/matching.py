@@ -15,18 +15,18 @@ from earl.learning.learner import Learner
 from earl.methods.earl.earl import EARL
 from earl.randomness import Randomness
 
-# Passes are counted on a network of the same depth that costs next to nothing.
+# Passes are counted on a network of the same depth that costs very little.
 TINY: Mapping[str, Value] = {"width": 16}
 TINY_SIDE = 8  # pixels
-UPDATES = 4  # on two images each: everything that training makes is there
-CANDIDATES = 120  # samples in memory, at least, from which methods that choose can choose
+UPDATES = 4  # updates on two images each; afterwards everything that training makes is there
+CANDIDATES = 120  # the fewest samples in memory from which methods that choose can choose
 
 
 @dataclass(frozen=True)
 class Cost:
     """What a method costs in the middle of a stream: FLOPs of an update, bytes by name.
 
-    Of a method that corrects residuals also FLOPs of an answer: forward pass and correction.
+    For a method that corrects residuals also the FLOPs of an answer: forward pass and correction.
     """
 
     flops: float
@@ -101,7 +101,7 @@ def warmed_up(
 
 
 def random_images(shape: Shape, classes: int, n: int) -> tuple[Tensor, Tensor]:
-    """Return n images of noise, (n, C, H, W), and their labels (n,), each class in its turn."""
+    """Return n images of noise, (n, C, H, W), and their labels (n,), the classes in turn."""
     generator = Randomness(0).at(0, "noise")
     x = torch.randint(256, (n, *shape), generator=generator, dtype=torch.uint8)
     x = x / 255 if shape[1:] == (1, 1) else x  # embeddings
@@ -109,7 +109,7 @@ def random_images(shape: Shape, classes: int, n: int) -> tuple[Tensor, Tensor]:
 
 
 def reference(experiment: Experiment) -> Experiment:
-    """Return the experiment that another is matched to: all it shares with the method `to`."""
+    """Return the experiment that another is matched to: the same, but with the method `to`."""
     other = replace(experiment, method=experiment.to, settings={}, match="", to="")
     options, mine = other.options(), experiment.options()
     shared = {

@@ -1,6 +1,6 @@
 """What settings mean, which values they take, and where their defaults come from.
 
-All of it is in `settings.toml`, the one place where it lives; a setting of a method that was
+All of it is in `settings.toml`, and nowhere else; a setting of a method that was
 registered from outside need not be there.
 """
 
@@ -18,7 +18,7 @@ SOURCES = {"paper": "paper", "authors": "authors' code", "earl": "earl"}
 
 @dataclass(frozen=True)
 class Meaning:
-    """What one setting means; bounds that are None are none."""
+    """What one setting means; a bound that is None does not exist."""
 
     about: str = ""
     source: str = ""  # of the default, in words

@@ -44,7 +44,7 @@ def example(kind: str) -> str:
 
 
 def dataset_label(dataset: str) -> str:
-    """Return a short and safe name for a folder of runs; a kind from elsewhere is kept as it is."""
+    """Return a short and safe name for a folder of runs; an unknown kind is kept as it is."""
     kind, _, place = dataset.partition(":")
     if not place:
         return kind

@@ -7,10 +7,12 @@ from torch import nn
 
 from earl.errors import InvalidSetting
 from earl.experiments.catalogue import METHODS
-from earl.experiments.options import options_of
+from earl.experiments.options import options_of, written
 from earl.nn.backbones.catalogue import HF, SCRATCH
 from earl.nn.backbones.efficientnet import EfficientNetLite0
 from earl.nn.build import resnet_for
+
+Frozen = Literal[False, True, "front"]  # a front is all but the last stage, which learns
 
 
 def network_options(
@@ -20,7 +22,7 @@ def network_options(
     width: int = 64,
     stem: Literal["auto", "small", "large"] = "auto",
     backbone: str = SCRATCH,
-    frozen: bool = False,
+    frozen: Frozen = False,
 ) -> None:
     """The options of an experiment's network; the first three are those of a ResNet."""
 
@@ -34,19 +36,19 @@ def options_for(method: str) -> Callable[..., object]:
     return resnet_for if "frozen" in own else network_options
 
 
-def chosen_backbone(options: Mapping[str, Any], embedded: bool) -> tuple[str, bool]:
-    """Return the backbone and whether it is frozen; InvalidSetting if that cannot be."""
-    name, frozen = str(options.get("backbone", SCRATCH)), bool(options.get("frozen", False))
+def chosen_backbone(options: Mapping[str, Any], embedded: bool) -> tuple[str, Frozen]:
+    """Return the backbone and what of it is frozen; InvalidSetting if that cannot be."""
+    name, frozen = str(options.get("backbone", SCRATCH)), options.get("frozen", False)
     if embedded and (frozen or name != SCRATCH):
         raise InvalidSetting(
             "embeddings come from a backbone already; leave backbone and frozen out"
         )
     if frozen and name == SCRATCH:
         raise InvalidSetting(
-            f"frozen = true would freeze the random weights of {SCRATCH}; choose a pretrained "
-            "backbone, such as backbone=efficientnet-lite0"
+            f"frozen = {written(frozen)} would freeze the random weights of {SCRATCH}; choose a "
+            "pretrained backbone, such as backbone=efficientnet-lite0"
         )
-    if name.startswith(HF) and not frozen:
+    if name.startswith(HF) and frozen is not True:
         raise InvalidSetting(
             f"backbone = {name} can be used, but not trained along: set frozen=true"
         )

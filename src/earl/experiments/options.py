@@ -34,7 +34,7 @@ class Option:
     def range(self) -> str:
         """Return in words which values it takes."""
         if get_origin(self.kind) is Literal:
-            return ", ".join(map(str, get_args(self.kind)))
+            return ", ".join(map(written, get_args(self.kind)))
         kinds = {bool: "true, false", int: "a whole number", float: "a number", str: "text"}
         return self.meaning.bounds() or kinds[self.kind]
 
@@ -62,7 +62,7 @@ class Options:
         return {name: self._options[name].read(value) for name, value in given.items()}
 
     def complete(self, recipe: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
-        """Return every option's value: as given, else from the recipe, else its default."""
+        """Return every option's value: the given one, else that of the recipe, else the default."""
         known = {name: value for name, value in recipe.items() if name in self._options}
         chosen = self.read(known) | self.read(given)
         return {name: chosen.get(name, option.default) for name, option in self._options.items()}
@@ -93,10 +93,14 @@ def options_of(part: str, function: Callable[..., object]) -> list[Option]:
 
 def convert(given: Value, kind: Any) -> Value:
     """Return the value as bool, int, float, str or one of a Literal's; ValueError says why not."""
+    if not isinstance(given, bool | int | float | str):
+        raise ValueError(f"must be a number, text, true or false, not {type(given).__name__}")
     if get_origin(kind) is Literal:
-        if given not in get_args(kind):
-            raise ValueError(f"is not one of {', '.join(map(str, get_args(kind)))}")
-        return given
+        known = {written(one): one for one in get_args(kind)}
+        if written(given) not in known:
+            raise ValueError(f"is not one of {', '.join(known)}")
+        choice: Value = known[written(given)]
+        return choice
     if kind is bool:
         truth = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
         if isinstance(given, bool):
@@ -111,11 +115,18 @@ def convert(given: Value, kind: Any) -> Value:
     return number(given, whole=kind is int)
 
 
+def written(choice: Value) -> str:
+    """Return a choice as one writes it."""
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)
+
+
 def number(given: Value, whole: bool) -> int | float:
     try:
         value = float(given)
     except ValueError:
         raise ValueError("must be a number") from None
+    except OverflowError:
+        raise ValueError("is too large") from None
     if not math.isfinite(value):
         raise ValueError("must be a finite number")
     if not whole:

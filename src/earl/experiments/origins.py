@@ -18,7 +18,7 @@ class Origins:
 
     part_of: Mapping[str, str]  # "method", "stream", "data", "setting", "network", "augment", "run"
     recipe: tuple[str, ...]  # settings that have the value of the data set's recipe
-    usual: Mapping[str, Value]  # of the settings that were given: what they would be otherwise
+    usual: Mapping[str, Value]  # what the settings that were given would be otherwise
 
     def as_dict(self) -> dict[str, Any]:
         parts: dict[str, list[str]] = {}

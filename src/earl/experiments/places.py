@@ -30,7 +30,7 @@ class Places:
         *,
         before: Mapping[str, str] | None = None,
     ) -> "Places":
-        """Return the given folders; else those of before, if they are still there; else ours.
+        """Return the given folders; else the earlier ones, if they still exist; else ours.
 
         Ours are EARL_DATA and EARL_CACHE, or folders in the user's cache, never the working
         directory.
@@ -48,7 +48,7 @@ class Places:
 def choose(
     given: Path | None, before: Mapping[str, str] | None, name: str, variable: str, ours: Path
 ) -> Path:
-    """Return the first of these folders that says something, as an absolute path."""
+    """Return the first of these folders that is not empty text, as an absolute path."""
     if given is not None:
         return given.expanduser().absolute()
     if before and name in before and Path(before[name]).is_dir():

@@ -17,8 +17,8 @@ from earl.nn.augment import View
 from earl.nn.ranks import ALONE, Alone
 
 UNKNOWN_FEATURES = 64
-UNKNOWN_SIDE, UNKNOWN_CLASSES = 64, 2  # of data that are the user's own, until they are loaded
-LONG = 10**9  # samples of a stream that nothing is too late for
+UNKNOWN_SIDE, UNKNOWN_CLASSES = 64, 2  # shape assumed for the user's own data until they are loaded
+LONG = 10**9  # a length of a stream in which no setting comes too late
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +64,8 @@ def rehearse(experiment: Experiment) -> None:
     """Make the learner once without data, so that a wrong setting or budget is refused at once.
 
     The shape of the images is the one that the data set is known to have. That of the user's own
-    data is not known before they are loaded: there a usual shape has to do, and a budget of bytes,
-    which depends on the shape, is looked at later.
+    data is not known before they are loaded: a usual shape is assumed instead, and a budget of
+    bytes, which depends on the shape, is checked later.
     """
     facts = DATASETS.entry(Name.read(experiment.dataset).kind).facts
     shape, classes = facts.image_shape, facts.classes

@@ -11,6 +11,9 @@ LARGE_IMAGES: Mapping[str, Value] = {**SMALL_IMAGES, "stem": "large"}
 # REMIND and NC-FSCIL freeze seven of eight blocks there, after a tenth of the stream.
 IMAGENET: Mapping[str, Value] = {**LARGE_IMAGES, "base": 0.1, "frozen": 7}
 
+# Maps of a frozen front: what turns images about would not give the maps of turned images.
+MAPS: Mapping[str, Value] = {"preparatory": False}
+
 RECIPES: Mapping[str, Mapping[str, Value]] = {
     # A small network and a weak augmentation, so that 1 200 samples take seconds on a CPU; digits
     # must be neither mirrored nor bent, or a 6 becomes a 9.

@@ -27,7 +27,7 @@ class Registry(Generic[T]):
     """
 
     def __init__(self, kind: str, facts: Any = None) -> None:
-        """Make an empty registry of one kind; `facts` are those of an entry that tells none."""
+        """Make an empty registry of one kind; `facts` are those of an entry that gives none."""
         self.kind = kind
         self.facts = facts
         self._entries: dict[str, Entry[T]] = {}

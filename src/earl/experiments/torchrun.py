@@ -19,7 +19,7 @@ def join(device: str, timeout: float) -> Alone:
     if "TORCHELASTIC_RUN_ID" not in os.environ or os.environ["WORLD_SIZE"] == "1":
         return ALONE
     store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
-    # torchrun keeps its store when it begins again, with the addresses of processes long dead.
+    # When torchrun begins again it keeps its store, with the addresses of processes that are dead.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return Ranks(
         PrefixStore(f"attempt {attempt}", store),

@@ -17,11 +17,17 @@ class Encoded(Learner):
 
     To that learner a sample is float32 (features, 1, 1), and it keeps samples as such: its memory
     holds features instead of images. So any method can stand there, as it is. Nothing is augmented.
+    Where only the front of a network is frozen, the learner has the `rest` of it, and trains that.
     """
 
-    def __init__(self, encode: Encoder, method: Callable[[nn.Module, Setting], Learner]) -> None:
+    def __init__(
+        self,
+        encode: Encoder,
+        method: Callable[[nn.Module, Setting], Learner],
+        rest: nn.Module | None = None,
+    ) -> None:
         self.encode, self.setting = encode, encode.setting
-        self.inner = method(nn.Flatten(), on_features(encode.setting, encode.shape))
+        self.inner = method(rest or nn.Flatten(), on_features(encode.setting, encode.shape))
         self.classes, self.work = self.inner.classes, self.inner.work
         self.by_gradient = self.inner.by_gradient
         self.work.also("encoded", encode.one_pass)

@@ -1,4 +1,7 @@
-"""Frozen backbones: raw images go in, features come out, and each image passes once."""
+"""Frozen backbones: raw images go in, features come out, and each image passes once.
+
+The front of a network whose last stage learns gives maps, float32 (C, h, w), in place of features.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -38,19 +41,21 @@ class Encoder:
         setting: Setting,
         *,
         name: str | None = None,
+        maps: bool = False,
         remembered: int = REMEMBERED,
     ) -> None:
         self.setting, self.name, self.remembered = setting, name, remembered
         self.network = backbone.requires_grad_(False).eval().to(setting.device)
-        self._known: dict[bytes, Tensor] = {}
+        self.known: dict[bytes, Tensor] = {}  # features by the hash of their image
         blank = torch.zeros(2, *setting.image_shape, dtype=torch.uint8)
-        self.shape = sample_shape(ask(self.network, setting, blank))
+        self.shape = sample_shape(ask(self.network, setting, blank), maps)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the features of raw images, float32 (B, *shape)."""
         self.setting.check_images(x)
         keys = [hashlib.blake2b(image.numpy().tobytes()).digest() for image in x.cpu().contiguous()]
-        found = {key: h for key in keys if (h := self._known.get(key)) is not None}
+        # Threads may share an encoder: what is known now may be gone a moment later.
+        found = {k: known for k in keys if (known := self.known.get(k)) is not None}
         new = {key: i for i, key in enumerate(keys) if key not in found}
         at_once = 1 if self.setting.device == "cpu" else AT_ONCE
         for rows in torch.tensor(list(new.values()), dtype=torch.int64).split(at_once):
@@ -60,13 +65,14 @@ class Encoder:
             raise NotFinite(
                 "the frozen backbone makes nan or infinity of an image; check its weights"
             )
-        self._remember({key: found[key] for key in new})
+        self.remember({key: found[key] for key in new})
         return torch.stack([found[key] for key in keys]).view(len(x), *self.shape)
 
-    def _remember(self, new: Mapping[bytes, Tensor]) -> None:
-        self._known |= new
-        for key in list(self._known)[: max(0, len(self._known) - self.remembered)]:
-            self._known.pop(key, None)  # the oldest; another thread may have been faster
+    def remember(self, new: Mapping[bytes, Tensor]) -> None:
+        """Take in features that are known by the hash of their image; the oldest leave."""
+        self.known.update(new)
+        for key in list(self.known)[: max(0, len(self.known) - self.remembered)]:
+            self.known.pop(key, None)  # the oldest
 
     def one_pass(self) -> Pass:
         """Return the pass that encodes an image, to count what it costs."""
@@ -87,7 +93,7 @@ class Encoder:
         """Take the stored weights; those of a backbone with a name must be the ones it has."""
         if self.name is None:
             self.network.load_state_dict(state)
-            self._known = {}  # they belong to other weights
+            self.known = {}  # they belong to other weights
             return
         stored = state[SHA256] if SHA256 in state else digest(dict(state))
         if stored != self._sha256:
@@ -107,8 +113,10 @@ def as_it_is(x: Tensor, _: Generator | None = None) -> Tensor:
     return x
 
 
-def sample_shape(out: Tensor) -> tuple[int, int, int]:
-    """Return the shape of a sample, from the features that a backbone made of two images."""
+def sample_shape(out: Tensor, maps: bool) -> tuple[int, int, int]:
+    """Return the shape of a sample, from what a backbone, or its front, made of two images."""
+    if maps and out.dim() == 4:
+        return int(out.shape[1]), int(out.shape[2]), int(out.shape[3])
     if out.dim() != 2 or len(out) != 2:
         raise InvalidSetting(
             f"the backbone maps 2 images to shape {tuple(out.shape)}; it must map (B, C, H, W) to "

@@ -9,6 +9,7 @@ from earl.learning.setting import Setting
 from earl.learning.work import Work
 from earl.nn import steps
 from earl.nn.modes import eval_mode
+from earl.nn.optimizers import PlainAdam
 from earl.nn.precision import autocast_for, to_float32
 
 
@@ -50,4 +51,4 @@ def take_step(loss: Tensor, optimizer: torch.optim.Optimizer, work: Work) -> ste
 
 def adam(parameters: Any, lr: float) -> torch.optim.Adam:
     """Return the optimiser of every method: Adam with a constant learning rate (Supp.)."""
-    return torch.optim.Adam(parameters, lr=lr, fused=True)
+    return PlainAdam(parameters, lr=lr, fused=True)

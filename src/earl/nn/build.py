@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from earl.errors import InvalidSetting
 from earl.nn.freezing import frozen_parts
@@ -35,7 +35,7 @@ def build(make: Callable[[], M], generator: torch.Generator) -> M:
         module = make()
     size = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
     require_room(TRAINED * size, f"{type(module).__name__} of the network in training")
-    module.to_empty(device="cpu")
+    allocate(module)
     frozen = {part for whole in frozen_parts(module) for part in whole.modules()}
     for part in module.modules():
         if part not in frozen:
@@ -43,6 +43,22 @@ def build(make: Callable[[], M], generator: torch.Generator) -> M:
     # Convolutions follow the layout of their weights; this one is a quarter faster on CPUs.
     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return module
+
+
+def allocate(module: nn.Module) -> None:
+    """Give a module that was made without memory some, as `to_empty` does, whatever is in it.
+
+    That asks torch's compiler for the strides of each tensor, and imports it.
+    """
+    made: dict[Tensor, Tensor] = {}  # what is shared stays shared
+    for part in module.modules():
+        tensors = [*part.named_parameters(recurse=False, remove_duplicate=False)]
+        for name, old in (*tensors, *part.named_buffers(recurse=False, remove_duplicate=False)):
+            if old not in made:
+                new = torch.empty_strided(old.shape, old.stride(), dtype=old.dtype)
+                learns = old.requires_grad
+                made[old] = nn.Parameter(new, learns) if isinstance(old, nn.Parameter) else new
+            setattr(part, name, made[old])
 
 
 def initialise(part: nn.Module, generator: torch.Generator) -> None:

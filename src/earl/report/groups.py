@@ -14,8 +14,8 @@ from earl.experiments.recipes import Value
 from earl.experiments.runs.records import RunRecord, show
 
 ENVIRONMENT = ("earl", "torch", "device")  # what results may depend on beside the settings
-PLACES = ("source", "skipped")  # of data: may differ between machines
-NAMES = ("class_names", "class_words")  # long, and no result hangs on them
+PLACES = ("source", "skipped")  # facts about data that may differ between machines
+NAMES = ("class_names", "class_words")  # long, and no result depends on them
 IMAGES = "data images_sha256"
 SHARED = ("setting", "network", "augment", "run")  # parts that methods under comparison share
 
@@ -102,7 +102,7 @@ def column_of(
 ) -> Column:
     """Return a run's column; every setting of data and stream that was changed is named.
 
-    So are those that its runs have in `common` and that the data set's recipe has otherwise.
+    So are the settings in `common`: those that its runs share and that are not the recipe's.
     """
     of_data, of_stream = run.of("data"), run.of("stream")
     data = {n: v for n, v in run.changed.items() if n in of_data} | dict(common or {})
@@ -171,7 +171,7 @@ def comparable(run: RunRecord) -> dict[str, Value]:
 
 
 def distinct(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return runs of which none was only made again with other probes: those change nothing."""
+    """Return the runs without those that only repeat another run with other probes."""
     kept: dict[tuple[str, int], RunRecord] = {}
     chosen = []
     for run in runs:
@@ -205,7 +205,7 @@ def size(value: Value) -> float:
 
 
 def display_value(value: Value) -> str:
-    """Return a setting's value; of a path only its end, for tables name no places."""
+    """Return a setting's value; of a path only its end, because tables name no places."""
     if value == "":
         return "none"
     return PurePath(value).name if isinstance(value, str) and "/" in value else show(value)

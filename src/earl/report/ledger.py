@@ -1,4 +1,4 @@
-"""The ledger: every number of the paper, what our runs say to it, and how to get it."""
+"""The ledger: every number of the paper, what our runs give for it, and how to get it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from earl.report.statistics import Spread, spread
 TURNS = ("CIFAR-10", "CIFAR-10-R90", "CIFAR-10-R180", "CIFAR-10-R270")
 EFFECT = "transform_effect"  # the one table that is not of online runs
 OURS_TO_CHOOSE = {"rotate", "rand_augment", "memory_size", "begin", "batch_size", "iterations"}
-OFTEN = ("A_AUC", "A_AUC_all", "forgetting")  # metrics that depend on how often an exam is sat
+OFTEN = ("A_AUC", "A_AUC_all", "forgetting")  # metrics that depend on how often there is an exam
 
 
 @dataclass
@@ -60,7 +60,7 @@ def command_for(table: str) -> str:
 def ledger(runs: Iterable[RunRecord]) -> list[Line]:
     """Return a line for every number of the paper, in its order.
 
-    Of several runs with one seed that speak to a number, the one with the fewest changes counts.
+    Of several runs with one seed that belong to a number, the one with the fewest changes counts.
     """
     lines = {key: Line(key, paper) for key, paper in figures().items()}
     for run in sorted(runs, key=lambda run: -len(run.changed)):
@@ -72,7 +72,7 @@ def ledger(runs: Iterable[RunRecord]) -> list[Line]:
 
 
 def numbers_of(run: RunRecord) -> Iterator[tuple[Key, float, bool]]:
-    """Yield the places in the paper that a run speaks to, its values, and whether it is reduced."""
+    """Yield the places in the paper that a run belongs to, its values, and if it is reduced."""
     about = (run.dataset, run.stream, run.experiment.method)
     matched = run.experiment.match == "flops" and run.experiment.to == "er"
     for table in ROWS:
@@ -100,7 +100,7 @@ def turned(run: RunRecord) -> Iterator[tuple[Key, float, bool]]:
 def is_offline(run: RunRecord) -> bool:
     """Return whether all images of the full data set were kept, and only then trained on.
 
-    Of its offline training the paper states no settings.
+    The paper states no settings of its offline training.
     """
     kept = min(int(run.settings["memory_size"]), int(run.settings.get("begin", 0)))
     return kept >= run.samples and not set(run.changed) - OURS_TO_CHOOSE - {"every"}

@@ -11,7 +11,7 @@ from earl.report.selection import command
 
 # What learning has cost by the end, as histories name it, and its unit; see `Learner.costs`.
 COSTS: Mapping[str, str] = {"updates": "", "images": "", "flops": "FLOP", "bytes": "B"}
-SECONDS = "seconds"  # are in the summary: histories of equal runs have equal bytes
+SECONDS = "seconds"  # they are in the summary, because histories of equal runs have equal bytes
 # Numbers that probes record at every evaluation: the probe, and the unit.
 READINGS: Mapping[str, tuple[str, str]] = {
     "bias": ("bias", ""),

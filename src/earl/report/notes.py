@@ -69,14 +69,14 @@ def matched(groups: Iterable[Group]) -> list[str]:
 
 
 def match_of(run: RunRecord) -> str:
-    """Return the budget that a run was held to, or nothing."""
+    """Return the budget that a run had to keep to, or nothing."""
     if not run.matching.get("match"):
         return ""
     return ", ".join(f"{n}={display_value(v)}" for n, v in sorted(run.matching.items()))
 
 
 def other_readings(metrics: Iterable[str], paper: str) -> list[str]:
-    """Say which of the metrics the paper has read in another way than ours."""
+    """Say which of the metrics the paper computes in another way than we do."""
     readings = READINGS.get(paper, {})
     return [
         f"the paper's {name} in {paper} is over all time buckets, beside {readings[name]}; "

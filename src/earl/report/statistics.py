@@ -14,14 +14,14 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Spread:
-    """The mean of n values and their sample standard deviation, which one value has not."""
+    """The mean of n values and their sample standard deviation; one value has no deviation."""
 
     mean: float
     std: float | None
     n: int
 
     def band(self, lowest: float, highest: float) -> tuple[float, float]:
-        """Return mean ± one deviation, as far as there can be values; of one value, that twice."""
+        """Return mean ± one deviation, within the possible values; one value has no deviation."""
         std = self.std or 0.0
         return max(lowest, self.mean - std), min(highest, self.mean + std)
 
@@ -50,7 +50,7 @@ def paired_difference(
 
     The interval is mean ± t · s / √n with Student's t of n - 1 degrees of freedom and s the sample
     standard deviation of the differences. It takes them to be independent and about normal, and
-    with three seeds t is 4.3: a narrow interval is not to be had from few runs.
+    with three seeds t is 4.3: few runs cannot give a narrow interval.
     """
     differences = [value - theirs[key] for key, value in ours.items() if key in theirs]
     if not differences:
@@ -58,7 +58,7 @@ def paired_difference(
     whole = spread(differences)
     if whole.std is None:
         return Difference(whole.mean, None, None, 1)
-    from scipy.special import stdtrit  # takes longer to import than a table takes without it
+    from scipy.special import stdtrit  # importing it takes longer than making a table without it
 
     t = float(stdtrit(whole.n - 1, (1 + level) / 2))
     half = t * whole.std / sqrt(whole.n)

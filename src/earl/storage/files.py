@@ -7,7 +7,7 @@ tried again: the kernel may have dropped the data, so that a second success woul
 import functools
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,9 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0)  # some platforms lack it
+
+Content = bytes | Callable[[], Iterable[bytes | memoryview]]
+"""What a file is to hold: bytes, or what makes them piece by piece when it is their turn."""
 
 _held: set[int] = set()  # descriptors of the locks of this process
 
@@ -79,17 +82,18 @@ def set_aside(path: Path) -> Path:
     return bad
 
 
-def write_file(path: Path, data: bytes | bytearray, mode: int = 0o600) -> None:
+def write_file(path: Path, data: Content, mode: int = 0o600) -> None:
     """Write a new file and flush it; a file that exists is an error and stays as it is."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
     with naming(path), closing(fd):
         _write_all(fd, data)
 
 
-def _write_all(fd: int, data: bytes | bytearray) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]  # a write may take only a part
+def _write_all(fd: int, data: Content) -> None:
+    for piece in data() if callable(data) else (data,):
+        rest = memoryview(piece)
+        while rest:
+            rest = rest[os.write(fd, rest) :]  # a write may take only a part
     os.fsync(fd)
 
 
@@ -128,8 +132,10 @@ def replace_text(path: Path, text: str) -> None:
         new.unlink(missing_ok=True)
 
 
-def write_dir_atomically(final: Path, files: Mapping[str, bytes | bytearray]) -> None:
+def write_dir_atomically(final: Path, files: Mapping[str, Content]) -> None:
     """Write a new directory of files that appears under its name only when it is complete.
+
+    They are written in their order; what is made piece by piece may hang on those before it.
 
     Until then it is called `.tmp-…`, which is garbage after a kill. A directory that exists is an
     error and stays as it is. Only the owner can read the new one: it may hold private images.

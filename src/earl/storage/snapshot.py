@@ -14,8 +14,9 @@ code. The hashes find damage; they are no signature. Whoever writes holds the ro
 import hashlib
 import json
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from earl.storage.manifest import (
 )
 from earl.storage.state import CODES, State, digest, flatten, raw, unflatten
 
+PIECE = 1 << 22  # bytes that are copied, hashed and written at a time
 HEADER_LIMIT = 1 << 20  # bytes of the safetensors header: some 8,000 tensors
 
 
@@ -131,22 +133,62 @@ def peek_newest(root: Path) -> Snapshot | None:
     return None
 
 
-def _encode(step: int, state: State, about: Mapping[str, Json]) -> dict[str, bytes | bytearray]:
+def _encode(step: int, state: State, about: Mapping[str, Json]) -> dict[str, durable.Content]:
+    """Return the files of a snapshot; the manifest tells what the other has come to be."""
     tensors, skeleton = flatten(state)
-    data = _pack(tensors)
-    manifest = {"format_version": FORMAT_VERSION, "step": step, "about": dict(about)}
-    manifest |= {"files": _listing(data), "state": skeleton}
-    text = json.dumps(manifest, allow_nan=False)
-    if json.loads(text) != manifest:  # a tuple or a number as key, say
+    header, names = _header(tensors)
+    sha256 = hashlib.sha256()
+
+    def pieces() -> Iterator[memoryview]:
+        parts = (raw(tensors[name]) for name in names)  # one after the other
+        for piece in cut(chain((memoryview(header),), parts)):
+            sha256.update(piece)
+            yield piece
+
+    def manifest() -> tuple[bytes]:
+        size = len(header) + sum(tensor.nbytes for tensor in tensors.values())
+        written = {TENSORS: {"bytes": size, "sha256": sha256.hexdigest()}}
+        content = {"format_version": FORMAT_VERSION, "step": step, "about": dict(about)}
+        return (_manifest(content | {"files": written, "state": skeleton}),)
+
+    manifest()  # an error comes before anything is written
+    return {TENSORS: pieces, MANIFEST: manifest}
+
+
+def _manifest(content: dict[str, Any]) -> bytes:
+    text = json.dumps(content, allow_nan=False)
+    if json.loads(text) != content:  # a tuple or a number as key, say
+        about = content["about"]
         raise TypeError(f"`about` must come back from JSON as it was, unlike {about!r}")
     start = text.encode()[:-1]
     if len(start) > MANIFEST_LIMIT - 100:
         raise SnapshotError(f"the manifest has {len(start)} bytes; keep long lists as tensors")
-    return {TENSORS: data, MANIFEST: start + seal_of(start)}
+    return start + seal_of(start)
 
 
-def _pack(tensors: Mapping[str, Tensor]) -> bytearray:
-    """Return a safetensors file. The library's `save` takes twice the memory and no aliases."""
+def cut(parts: Iterable[memoryview]) -> Iterator[memoryview]:
+    """Yield the bytes of all parts in pieces of one size, each a copy in the same room.
+
+    What is hashed is then what is written, and no second state is ever in memory.
+    """
+    room, filled = memoryview(bytearray(PIECE)), 0
+    for part in parts:
+        while part:
+            taken = part[: PIECE - filled]
+            room[filled : filled + len(taken)] = taken
+            filled, part = filled + len(taken), part[len(taken) :]
+            if filled == PIECE:
+                yield room
+                filled = 0
+    if filled:
+        yield room[:filled]
+
+
+def _header(tensors: Mapping[str, Tensor]) -> tuple[bytes, list[str]]:
+    """Return the beginning of a safetensors file, and the order of the tensors that follow it.
+
+    The library's `save` takes twice the memory and no aliases.
+    """
     names = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))  # keeps all aligned
     header, end = {}, 0
     for name in names:
@@ -157,10 +199,7 @@ def _pack(tensors: Mapping[str, Tensor]) -> bytearray:
     text += b" " * (-len(text) % 8)
     if len(text) > HEADER_LIMIT:
         raise SnapshotError(f"{len(names)} tensors are too many for one snapshot; join some")
-    data = bytearray(len(text).to_bytes(8, "little") + text)
-    for name in names:
-        data += raw(tensors[name])
-    return data
+    return len(text).to_bytes(8, "little") + text, names
 
 
 def _listing(data: bytes | bytearray) -> Json:

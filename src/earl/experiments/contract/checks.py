@@ -34,7 +34,7 @@ def nothing_is_known_before_the_first_sample(make: Make) -> None:
 
 def only_seen_classes_are_predicted(make: Make) -> None:
     learner, seen = make(), set()
-    x, y = samples(40)
+    x, y = samples(24)
     for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
         learner.observe(x_i, y_i)
         seen.add(int(y_i))
@@ -46,9 +46,9 @@ def only_seen_classes_are_predicted(make: Make) -> None:
 
 def asking_changes_nothing(make: Make) -> None:
     asked, silent = make(), make()
-    x, y = samples(30)
+    x, y = samples(24)
     for i in range(len(y)):
-        if i and i % 3 == 0:
+        if i and i % 4 == 0:
             before, copy = digest(asked.state_dict()), x.clone()
             asked.predict(x), asked.scores(x[:1]), asked.costs()
             expect(digest(asked.state_dict()) == before, "a question changed the state")
@@ -70,7 +70,7 @@ def observing_leaves_its_input_alone(make: Make) -> None:
 
 def callers_may_reuse_their_buffers(make: Make) -> None:
     learner, other = make(), make()
-    x, y = samples(30)
+    x, y = samples(24)
     for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
         image, label = x_i.clone(), y_i.clone()
         learner.observe(image, label)
@@ -81,10 +81,10 @@ def callers_may_reuse_their_buffers(make: Make) -> None:
 
 
 def many_samples_at_once_equal_one_by_one(make: Make) -> None:
-    x, y = samples(30)
+    x, y = samples(24)
     one = make()
     teach(one, x, y)
-    for batch in (2, 7, 30):
+    for batch in (7, 24):
         many = make()
         teach(many, x, y, batch)
         same = digest(one.state_dict()) == digest(many.state_dict())
@@ -94,14 +94,14 @@ def many_samples_at_once_equal_one_by_one(make: Make) -> None:
 def stored_samples_fit_the_memory(make: Make) -> None:
     """Counted in bytes: what is stored of an image may be smaller than the image."""
     learner = make(memory_size=7)
-    x, y = samples(60)
+    x, y = samples(30)
     teach(learner, x, y, batch=4)
     held = bytes_held(learner).get("images", 0)
     expect(held <= 7 * x[0].nbytes, f"{held} bytes of samples for 7 images of {x[0].nbytes}")
 
 
 def the_seed_decides_everything(make: Make) -> None:
-    x, y = samples(30)
+    x, y = samples(24)
     before = torch.get_rng_state()
     one, same, other = make(), make(), make(seed=2)
     for learner in (one, same, other):
@@ -114,7 +114,7 @@ def the_seed_decides_everything(make: Make) -> None:
 
 def a_saved_learner_goes_on_exactly(make: Make) -> None:
     """Saved while updates are part-owed and samples wait; scores, because labels hide much."""
-    x, y = samples(40)
+    x, y = samples(28)
     for at in (1, 13, 22):
         learner, fresh = make(iterations=0.75), make(iterations=0.75)
         teach(learner, x[:at], y[:at])
@@ -132,13 +132,16 @@ def a_saved_learner_goes_on_exactly(make: Make) -> None:
 
 
 def it_learns(make: Make) -> None:
-    learner = make()
-    x, y = samples(160)
-    teach(learner, x, y)
-    learner.finish()
-    right = learner.predict(DATA.test.images[torch.arange(80)]) == IDS[DATA.test.labels]
-    accuracy = float(right.float().mean())
-    expect(accuracy > 0.8, f"accuracy {accuracy:.2f} after 160 samples; chance is 0.25")
+    """Most answers are right after 160 samples; one that is as good earlier need not go on."""
+    learner, accuracy = make(), 0.0
+    for x, y in zip(*(part.split(40) for part in samples(160)), strict=True):
+        teach(learner, x, y)
+        learner.finish()
+        right = learner.predict(DATA.test.images[torch.arange(80)]) == IDS[DATA.test.labels]
+        accuracy = float(right.float().mean())
+        if accuracy > 0.8:
+            return
+    raise ContractBroken(f"accuracy {accuracy:.2f} after 160 samples; chance is 0.25")
 
 
 def updates_follow_the_iterations(make: Make) -> None:
@@ -155,13 +158,13 @@ def updates_follow_the_iterations(make: Make) -> None:
 
 def updates_follow_the_flops_that_are_earned(make: Make) -> None:
     """Statistics cost what they cost, a pass for each sample, whatever is earned."""
-    x, y = samples(40)
+    x, y = samples(28)
     plain = make()
     teach(plain, x, y)
     expect(plain.work.flops > 0, "no FLOPs were counted: tell `work` the passes of each update")
     for share in (0.4, 2.0):
         earned = share * plain.work.flops
-        learner, dearest = make(flops=earned / 40), 0
+        learner, dearest = make(flops=earned / len(y)), 0
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
             learner.observe(x_i, y_i)
             dearest = max(dearest, learner.work.last)

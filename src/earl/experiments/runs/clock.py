@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SNAPSHOT_SHARE = 0.03  # of the time goes into snapshots at most
+SNAPSHOT_SHARE = 0.03  # the largest share of the time that goes into snapshots
 
 
 class Clock:
-    """Tells the seconds a run has taken, over all its lives, and when a snapshot is due."""
+    """Tells the seconds that a run has taken in all its processes, and when a snapshot is due."""
 
     def __init__(self, before: float, interval: float) -> None:
         self._start = time.monotonic() - before

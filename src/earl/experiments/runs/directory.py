@@ -117,8 +117,8 @@ class RunDirectory:
     ) -> Generator[Moment]:
         """Yield after every sample until the stream ends; a run that has ended yields nothing.
 
-        Close the iterator (or leave its loop) to stop: the run is saved and can go on later. Of
-        several ranks the first keeps the directory, and the others learn with it.
+        Close the iterator (or leave its loop) to stop: the run is saved and can go on later. If
+        there are several ranks, the first writes the directory; the others only learn with it.
         """
         with ExitStack() as until_the_end:
             record = None

@@ -36,7 +36,7 @@ def environment(
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Say what has changed since a run began; what its record does not know is not compared."""
+    """Say what has changed since a run began; what its record does not hold is not compared."""
     return [
         f"not exactly reproducible: {name} was {value!r} at the start and is {now.get(name)!r} now"
         for name, value in before.items()

@@ -12,7 +12,7 @@ from earl.storage.reading import LARGEST_RECORD, read_bounded
 
 FORMAT = 2  # of experiment.json; format 1 does not say where settings come from
 
-# What all that reads a record relies on: fields, and kinds of what is in them.
+# What every reader of a record relies on: its fields, and their types.
 NEEDED = {"experiment": dict, "settings": dict, "environment": dict}
 OPTIONAL = {"places": dict, "data": dict, "budget": dict, "boundaries": list, "samples": int}
 OPTIONAL |= {"imports": list}
@@ -34,7 +34,7 @@ def read_record(file: Path) -> dict[str, Any]:
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Tell whether a record has what everything that goes on with a run reads from it."""
+    """Tell whether a record has all that is read from it when a run goes on."""
     if "format" not in record or not fits(record, NEEDED, OPTIONAL):
         return False
     if record["format"] != 1 and not is_origins(record.get("origins")):
@@ -53,7 +53,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def fits(record: Mapping[str, Any], needed: Mapping[str, type], more: Mapping[str, type]) -> bool:
-    """Tell whether a record has the needed fields, and those and any of `more` of their kinds."""
+    """Tell whether a record has the needed fields, and they and those in `more` the right types."""
     kinds = {**needed, **more}
     return set(needed) <= set(record) and all(
         type(value) is kinds[name] for name, value in record.items() if name in kinds
@@ -72,7 +72,7 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def is_summary(record: Mapping[str, Any]) -> bool:
-    """Tell whether a record has what everything that shows results reads from it."""
+    """Tell whether a record has all that is read from it when results are shown."""
     metrics, costs = record.get("metrics"), record.get("costs", {})
     notes = record.get("notes", [])
     if not (isinstance(metrics, dict) and isinstance(costs, dict) and isinstance(notes, list)):

@@ -8,7 +8,7 @@ from earl.experiments.fields import ExperimentFields
 from earl.experiments.origins import Origins
 from earl.experiments.recipes import Value
 
-STANDS_IN = "er"  # for a method that is not registered here: it has next to no settings of its own
+STANDS_IN = "er"  # in place of a method that is not registered; it has hardly any own settings
 
 
 def origins(run: ExperimentFields, settings: Mapping[str, Value]) -> Origins:

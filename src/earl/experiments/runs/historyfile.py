@@ -43,7 +43,7 @@ class HistoryFile:
         return found
 
     def taken_over(self, found: str) -> TakenOver:
-        """Return the error for what was found that this process has not written."""
+        """Return the error that tells what was found that this process has not written."""
         return TakenOver(
             f"another process works in {self.path.parent}, where locks do not keep it out: "
             f"{found}. This one has stopped and spoilt nothing; once the other has ended, go on "

@@ -9,16 +9,16 @@ from pathlib import Path
 from earl.evaluation.loop import Moment
 from earl.storage.reading import read_regular
 
-NOTE = "progress.txt"  # in a run directory while the run goes on
-NOTE_SECONDS = 1.0  # between two notes
+NOTE = "progress.txt"  # the file, in a run directory while the run goes on
+NOTE_SECONDS = 1.0  # seconds between two notes
 _SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # no link, no waiting
 
 
 def noted(moments: Generator[Moment], folder: Path) -> Generator[Moment]:
     """Yield the moments of a run; about every second a note in its directory tells how far it is.
 
-    The note is gone when the run ends or stops. Should it not be possible to write one, a run goes
-    on without: nothing depends on it.
+    The note is gone when the run ends or stops. If it cannot be written, the run goes on
+    without one: nothing depends on it.
     """
     last = -NOTE_SECONDS
     try:

@@ -62,7 +62,9 @@ class RunRecord:
         """Whether the run has ended, and can be believed."""
         if self.summary is None or self.damage:
             return False
-        return bool(self.samples == self.summary["samples"])  # else it has lost its end since
+        return bool(
+            self.samples == self.summary["samples"]
+        )  # otherwise the history has lost its end
 
     @property
     def samples(self) -> int:
@@ -102,7 +104,7 @@ class RunRecord:
 
     @cached_property
     def origins(self) -> Origins:
-        """Where each setting comes from; format 1 does not say so, and is worked out."""
+        """Where each setting comes from; for format 1, which does not say so, it is worked out."""
         if "origins" in self.record:
             return Origins.from_dict(self.record["origins"])
         from earl.experiments.runs.format1 import origins  # imports torch and the method

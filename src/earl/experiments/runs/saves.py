@@ -60,7 +60,7 @@ class Saves:
         self.history.append(evaluation)
 
     def save(self, learner: Learner, moment: Moment, seconds: float) -> None:
-        """Write a snapshot of a learner; NotFinite if its numbers are none.
+        """Write a snapshot of a learner; NotFinite if it holds inf or nan.
 
         TakenOver if another process has written a snapshot, or to the history.
         """

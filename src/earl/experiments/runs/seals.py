@@ -20,8 +20,8 @@ from earl.storage.manifest import Json, read_about
 from earl.storage.reading import LARGEST_RECORD, read_bounded
 
 SEALED = "sealed"  # in experiment.json
-PLACES = ("source", "skipped")  # facts of data that may differ where a run goes on
-SEALS = ("run", "history")  # that a summary has
+PLACES = ("source", "skipped")  # facts about data that may differ when a run goes on
+SEALS = ("run", "history")  # the seals of a summary
 ABOUT = {"evaluations": (int,), "online_correct": (int,), "seconds": (int, float)}
 UNSEALED = "has no seals, as in earlier versions: damage to it would go unseen"
 
@@ -32,7 +32,7 @@ def seal(data: bytes) -> dict[str, Json]:
 
 
 def identity(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return which run it is whose record is in experiment.json: experiment, settings and data."""
+    """Return what identifies the run of this record: experiment, settings and data."""
     fields = {"stream_sha256": "", "match": "", "to": "", **record["experiment"]}
     fields.pop("settings", None)  # all of them are in the record
     if fields["stream_sha256"]:

@@ -1,7 +1,7 @@
 """Engines: what carries out the runs of a sweep, each as a process of its own.
 
 An engine starts the words of an `earl run` command and gives a job, which can be asked how it ended
-and told to stop. Everything else – what to run, what to run again – is the sweep's.
+and told to stop. The sweep decides all else: what to run, and what to run again.
 """
 
 import logging
@@ -39,7 +39,7 @@ class Job(Protocol):
 
 
 class Engine(Protocol):
-    """Carries out so many runs at a time, each with so many threads, or as many as it is worth."""
+    """Carries out some runs at a time, each with the given threads, or as many as it is worth."""
 
     slots: int
 
@@ -56,7 +56,7 @@ def start_process(
 ) -> "subprocess.Popen[bytes]":
     """Start `earl <words>` as a process; it saves and ends when its standard input is closed.
 
-    It takes so many threads at most, unless the words or the user's environment say otherwise. It
+    It takes at most this many threads, unless the words or the user's environment say otherwise. It
     works in the folder, where modules of the user's own may lie, if this machine has it.
     """
     share = {} if most is None else {"OMP_NUM_THREADS": str(most)}
@@ -80,7 +80,7 @@ def close_input(process: "subprocess.Popen[bytes]") -> None:
 
 
 class LocalEngine:
-    """Runs on this machine, so many at a time, which share its cores unless told otherwise."""
+    """Runs on this machine, some at a time, which share its cores unless told otherwise."""
 
     def __init__(self, workers: int = 1, threads: int | None = None) -> None:
         if workers < 1:
@@ -146,7 +146,7 @@ class RayEngine:
             raise EarlError(f"cannot reach Ray at {address or 'this machine'}: {error}") from error
         have = ray.cluster_resources()
         for name, wanted in (("CPU", threads), ("GPU", gpus)):
-            if not address and wanted > have.get(name, 0):  # a cluster may grow, a machine not
+            if not address and wanted > have.get(name, 0):  # a cluster may grow, a machine does not
                 ray.shutdown()
                 raise EarlError(f"a run needs {name}s: {wanted:g}; here are {have.get(name, 0):g}")
         self._run = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=3)(run_subprocess)

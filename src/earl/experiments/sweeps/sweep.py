@@ -1,6 +1,6 @@
 """Sweeps: many runs, each a process and a directory of its own.
 
-The directories are all there is to know. What is finished is skipped; what was interrupted goes on
+All that is known is in the directories. What is finished is skipped; what was interrupted goes on
 exactly there; a run that fails is reported and the others go on.
 """
 
@@ -32,9 +32,11 @@ from earl.storage.reading import open_regular
 State = Literal["waiting", "interrupted", "running", "in use", "finished", "failed"]
 LOG = "log.txt"
 LARGEST_TAIL = 1 << 20  # bytes of a log that are looked at
-POLL_SECONDS = 0.2  # between two looks at all runs
-LOCK_RETRY_SECONDS = 2.0  # between two tries to enter a directory that another process works in
-MAX_RESTARTS = 4  # of a run in a row that was ended by a signal before they came any further
+POLL_SECONDS = 0.2  # seconds between two looks at all runs
+LOCK_RETRY_SECONDS = (
+    2.0  # seconds between two tries to enter a directory that another process works in
+)
+MAX_RESTARTS = 4  # times in a row that a run may be ended by a signal before it comes any further
 IN_USE = 73  # exit codes of `earl run`
 STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
@@ -148,7 +150,7 @@ class SweepRun:
         self._not_before = 0.0
         self._lives = 0  # that were ended by a signal, since the newest snapshot
         self._snapshots: list[str] = []
-        self._log_start = 0  # where this life begins in the log
+        self._log_start = 0  # where this process begins in the log
         self._written = 0  # bytes of the history that the status knows
 
     def due(self) -> bool:

@@ -74,7 +74,7 @@ class SweepFile:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return what a TOML file says; keys such as a.a.a. … would take the memory of n² keys."""
+    """Return what a TOML file says; keys such as a.a.a. … are refused: they take much memory."""
     if TOO_DEEP.search(text):
         raise RecursionError
     try:

@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from earl.errors import require, require_one_of
 from earl.learning import (
     Classes,
-    Learner,
     Memory,
     Pace,
     Pass,
@@ -27,6 +26,7 @@ from earl.learning import (
     with_replay,
 )
 from earl.methods.frozen.front import Encoder, SplitResNet, length_of_base
+from earl.methods.frozen.phases import TwoPhases
 from earl.methods.frozen.quantizer import ProductQuantizer
 from earl.nn import (
     Frame,
@@ -39,13 +39,15 @@ from earl.nn import (
 from earl.randomness import Randomness
 
 
-class NCFSCIL(Learner):
+class NCFSCIL(TwoPhases):
     """Pulls features to fixed simplex-ETF vectors; after a while only behind frozen blocks.
 
     Paper: Yang et al., "Neural Collapse Inspired Feature-Classifier Alignment for Few-Shot
     Class-Incremental Learning", ICLR 2023, as adapted to streams by Seo et al. (EARL), CVPR 2024.
     Knows no tasks, but how long its first phase is to be.
     """
+
+    frozen_in_state = "0.frozen"
 
     def __init__(
         self,
@@ -85,9 +87,7 @@ class NCFSCIL(Learner):
         self._enter(frozen=False)
 
     def _enter(self, frozen: bool) -> None:
-        """Begin a phase: with an empty memory and an optimiser for what learns in it."""
         self.split.freeze(frozen)
-        self.memory: Memory | ClassMeans
         if frozen and self.split.quantizer is None:
             self.memory = ClassMeans()
         elif frozen:
@@ -101,40 +101,7 @@ class NCFSCIL(Learner):
         """Collect half a batch of new samples, train on them with as many old ones, keep them."""
         self.check(x, y)
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
-            last = self.pace.samples + len(self.waiting) + 1 == self.base
-            self.waiting.append(x_i, self.classes.index(y_i))
-            if last:
-                self.waiting.flush()
-                self._switch()
-
-    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
-        if self.split.frozen:
-            self._learn_maps(X, Y)
-            return
-        for _ in self.pace.owed(len(Y)):
-            self._update(X, Y)
-        self._keep(X, Y)
-
-    def _learn_maps(self, X: Tensor, Y: Tensor) -> None:
-        block = self.encoder.block(X, augmented=self.augment_stream)
-        for _ in self.pace.owed(len(Y)):
-            self._update(block.look(self.randomness.at(self.work.updates, "augment")), Y)
-        self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
-
-    def _keep(self, X: Tensor, Y: Tensor) -> None:
-        purpose = "insert codes" if self.split.frozen else "insert"
-        self.memory.add(self.randomness.at(self.memory.seen, purpose), x=X, y=Y)
-
-    def _switch(self) -> None:
-        """Freeze the front, and keep codes or class means of the stored images in their place."""
-        images = self.memory
-        assert isinstance(images, Memory)
-        self._enter(frozen=True)
-        if self.split.quantizer is not None:
-            draw = self.randomness.at(0, "codebooks")
-            self.encoder.fit_quantizer(images, draw)
-        for X, Y in self.encoder.encode_stored(images):
-            self._keep(X, Y)
+            self._wait(x_i, self.classes.index(y_i))
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
         """Train on new images or on what was kept of them, and on as much from the memory."""
@@ -169,16 +136,6 @@ class NCFSCIL(Learner):
 
     def passes(self) -> Mapping[str, Pass]:
         return self.encoder.passes(self.f, self.plastic)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        if set(state) == set(self.parts()):
-            self.check_state(state)
-            self._enter(frozen=bool(state["network"]["0.frozen"]))
-        super().load_state_dict(state)
-
-    def shape_kept(self, state: Mapping[str, Any]) -> tuple[int, ...]:
-        frozen = state["network"].get("0.frozen", False)
-        return self.split.shape_kept if frozen else super().shape_kept(state)
 
     def parts(self) -> Mapping[str, Stateful]:
         names = ("optimizer", "memory", "waiting", "classes", "pace", "work")

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,6 @@ from torch.nn import functional as F
 from earl.errors import require
 from earl.learning import (
     Classes,
-    Learner,
     Memory,
     Pace,
     Pass,
@@ -28,17 +26,20 @@ from earl.learning import (
     with_replay,
 )
 from earl.methods.frozen.front import Encoder, SplitResNet, length_of_base
+from earl.methods.frozen.phases import TwoPhases
 from earl.methods.frozen.quantizer import ProductQuantizer
 from earl.nn import Classifier, feature_size
 from earl.randomness import Randomness
 
 
-class REMIND(Learner):
+class REMIND(TwoPhases):
     """Freezes the first blocks after a while, then replays their feature maps as small codes.
 
     Paper: Hayes et al., "REMIND Your Neural Network to Prevent Catastrophic Forgetting", ECCV 2020.
     Knows no tasks, but how long its first phase is to be.
     """
+
+    frozen_in_state = "backbone.frozen"
 
     def __init__(
         self,
@@ -73,7 +74,6 @@ class REMIND(Learner):
         self._enter(frozen=False)
 
     def _enter(self, frozen: bool) -> None:
-        """Begin a phase: with an empty memory and an optimiser for what learns in it."""
         self.split.freeze(frozen)
         room = self.encoder.room_for_codes() if frozen else self.setting.memory_size
         self.memory = Memory(room, greedy_balanced)
@@ -87,41 +87,13 @@ class REMIND(Learner):
             y_i = self.classes.index(y_i)
             n = len(self.classes)
             self.network.head.grow(n, self.optimizer, self.randomness.at(n, "head"))
-            last = self.pace.samples + len(self.waiting) + 1 == self.base
-            self.waiting.append(x_i, y_i)
-            if last:
-                self.waiting.flush()
-                self._switch()
-
-    def _learn_block(self, X: Tensor, Y: Tensor) -> None:
-        if self.split.frozen:
-            self._learn_codes(X, Y)
-            return
-        for _ in self.pace.owed(len(Y)):
-            self._update(X, Y)
-        self._keep(X, Y)
-
-    def _learn_codes(self, X: Tensor, Y: Tensor) -> None:
-        block = self.encoder.block(X, augmented=self.augment_stream)
-        for _ in self.pace.owed(len(Y)):
-            self._update_plastic(block.look(self.randomness.at(self.work.updates, "augment")), Y)
-        self._keep(block.kept(self.randomness.at(self.memory.seen, "augment codes")), Y)
-
-    def _keep(self, X: Tensor, Y: Tensor) -> None:
-        purpose = "insert codes" if self.split.frozen else "insert"
-        self.memory.add(self.randomness.at(self.memory.seen, purpose), x=X, y=Y)
-
-    def _switch(self) -> None:
-        """Freeze the front, and keep the codes of the stored images in their place."""
-        images = self.memory
-        self._enter(frozen=True)
-        draw = self.randomness.at(0, "codebooks")
-        self.encoder.fit_quantizer(images, draw)
-        for X, Y in self.encoder.encode_stored(images):
-            self._keep(X, Y)
+            self._wait(x_i, y_i)
 
     def _update(self, X: Tensor, Y: Tensor) -> None:
-        """Train the whole network, as ER does."""
+        """Train the whole network, as ER does; behind the frozen front, the rest."""
+        if self.split.frozen:
+            self._update_plastic(X, Y)
+            return
         t = self.work.updates
         draw = self.randomness.at(t, "draw")
         X, Y = with_replay(X, Y, self.memory, self.setting.batch_size, draw)
@@ -166,16 +138,6 @@ class REMIND(Learner):
 
     def passes(self) -> Mapping[str, Pass]:
         return self.encoder.passes(self.network, self.plastic)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        if set(state) == set(self.parts()):
-            self.check_state(state)
-            self._enter(frozen=bool(state["network"]["backbone.frozen"]))
-        super().load_state_dict(state)
-
-    def shape_kept(self, state: Mapping[str, Any]) -> tuple[int, ...]:
-        frozen = state["network"].get("backbone.frozen", False)
-        return self.split.shape_kept if frozen else super().shape_kept(state)
 
     def parts(self) -> Mapping[str, Stateful]:
         return self.named_parts(

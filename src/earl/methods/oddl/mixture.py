@@ -12,6 +12,7 @@ from earl.learning import Classes, Setting, Stateful, Work, adam, ask, descend, 
 from earl.methods.oddl.rmsprop import RMSprop
 from earl.methods.oddl.vae import VAE
 from earl.nn import Classifier, build, copy_frozen, feature_size
+from earl.nn.optimizers import PlainRMSprop
 from earl.randomness import Randomness
 
 
@@ -26,7 +27,7 @@ class Component:
         self.classifier = classifier.to(setting.device)
         self.vae = vae.to(setting.device)
         self.known = Classes()  # of class numbers, not of ids
-        rmsprop = RMSprop if setting.device == "cpu" else torch.optim.RMSprop
+        rmsprop = RMSprop if setting.device == "cpu" else PlainRMSprop
         self.optimizers: dict[str, torch.optim.Optimizer] = {
             "classifier": adam(self.classifier.parameters(), setting.lr),
             "vae": rmsprop(self.vae.parameters(), lr=vae_lr),

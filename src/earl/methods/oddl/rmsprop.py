@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch.optim.adam import adam
 
+from earl.nn.optimizers import PlainRMSprop
 
-class RMSprop(torch.optim.RMSprop):
+
+class RMSprop(PlainRMSprop):
     """torch's RMSprop as its fused Adam: v ← αv + (1 - α)g², w ← w - lr g / (√v + ε).
 
     Adam with β₁ = 0 does that with √v / c for √v, c = √(1 - αᵗ) at step t; so lr and ε are divided

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from earl.errors import BackboneError, UnknownName, suggest
+from earl.errors import BackboneError, InvalidSetting, UnknownName, suggest
 from earl.nn.augment import View
 from earl.nn.backbones.efficientnet import HEAD, EfficientNetLite0
 from earl.nn.backbones.views import ResizedView
@@ -50,6 +50,18 @@ def open_backbone(name: str) -> Backbone:
     if name == SCRATCH:
         raise BackboneError(f"backbone {name} has no weights to open: it begins with random ones")
     return efficientnet_lite0()
+
+
+def halves(network: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """Return the front of a network, whose maps are kept, and its last stage, which learns."""
+    divided = getattr(network, "halves", None)
+    if divided is None:
+        raise InvalidSetting(
+            f"frozen = front: nobody says what the last stage of a {type(network).__name__} is; "
+            "efficientnet-lite0 can be divided so, or a module with a method halves()"
+        )
+    front, rest = divided()
+    return front, rest
 
 
 def at_any_place(name: str) -> str:

@@ -19,6 +19,7 @@ STAGES = (  # of each: expansion, channels, blocks, stride of the first block, s
     (6, 192, 4, 2, 5),
     (6, 320, 1, 1, 3),
 )
+LAST = STAGES[-1][2]  # blocks of the last stage
 
 
 class SameConv(nn.Conv2d):
@@ -59,6 +60,29 @@ class InvertedBlock(nn.Module):
         return out + x if self.shortcut else out
 
 
+class Front(nn.Module):
+    """The stem and all blocks but those of the last stage; (B, 3, H, W) -> (B, 192, H/32, W/32)."""
+
+    def __init__(self, whole: "EfficientNetLite0") -> None:
+        super().__init__()
+        self.conv_stem, self.bn0, self.blocks = whole.conv_stem, whole.bn0, whole.blocks[:-LAST]
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.blocks(F.relu6(self.bn0(self.conv_stem(x))))
+        return out
+
+
+class LastStage(nn.Module):
+    """The blocks of the last stage, and what follows them; (B, 192, h, w) -> (B, 1280)."""
+
+    def __init__(self, whole: "EfficientNetLite0") -> None:
+        super().__init__()
+        self.blocks, self.conv_head, self.bn1 = whole.blocks[-LAST:], whole.conv_head, whole.bn1
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu6(self.bn1(self.conv_head(self.blocks(x)))).mean(dim=(2, 3))
+
+
 class EfficientNetLite0(nn.Module):
     """EfficientNet-Lite0 without its classifier; (B, 3, H, W) -> (B, 1280)."""
 
@@ -77,3 +101,7 @@ class EfficientNetLite0(nn.Module):
         y = F.relu6(self.bn0(self.conv_stem(x)))
         y = F.relu6(self.bn1(self.conv_head(self.blocks(y))))
         return y.mean(dim=(2, 3))
+
+    def halves(self) -> tuple[nn.Module, nn.Module]:
+        """Return all up to the last stage, and the last stage; they are parts of this network."""
+        return Front(self), LastStage(self)

@@ -14,7 +14,7 @@ COPIED = ("history.jsonl", "summary.json")
 def export_records(runs: Sequence[RunRecord], folder: Path) -> list[Path]:
     """Write experiment, history and summary of all runs that have ended; return their folders.
 
-    Snapshots and logs stay behind. Seals hold on: they do not cover where data lay.
+    Snapshots and logs are left out. Seals stay valid: they do not cover where data lay.
     """
     check_names(runs)
     written = []

@@ -48,7 +48,7 @@ def evaluation_lines(runs: Iterable[RunRecord]) -> Iterator[Line]:
 
 
 def class_lines(runs: Iterable[RunRecord]) -> Iterator[Line]:
-    """Yield one line per evaluation and class that it asked about; a name unknown is empty."""
+    """Yield one line per evaluation and class that it asked about; an unknown name is empty."""
     for run in runs:
         names = dict(enumerate(run.class_names))
         for e in run.history:

@@ -35,7 +35,7 @@ class TensorBoardLog:
             self.add(evaluation)
 
     def add(self, evaluation: Evaluation) -> None:
-        """Show one more evaluation."""
+        """Add one evaluation to the log."""
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
@@ -73,7 +73,7 @@ def export_tensorboard(runs: Sequence[RunRecord], folder: Path) -> list[Path]:
 def mirror(run: "RunDirectory", moments: "Generator[Moment]", folder: Path) -> "Generator[Moment]":
     """Yield the moments of a run, and write its evaluations to a log as they come.
 
-    The log begins with the whole history, once the run has brought that to where it goes on.
+    The log begins with the whole history up to the point from which the run goes on.
     """
     check_tensorboard()
     log = None

@@ -31,7 +31,7 @@ class Draw(Protocol):
 
 
 def sheet(width: float, height: float, title: str = "") -> Figure:
-    """Return an empty figure of that many inches."""
+    """Return an empty figure of this size in inches."""
     figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     if title:
@@ -40,7 +40,7 @@ def sheet(width: float, height: float, title: str = "") -> Figure:
 
 
 def grid(figure: Figure, count: int, columns: int, *, share: bool = False) -> list[Axes]:
-    """Return so many axes in rows of `columns`; with `share`, all have the same vertical axis."""
+    """Return this many axes in rows of `columns`; with `share`, all have the same vertical axis."""
     lines = -(-count // columns)
     panels: list[Axes] = []
     for number in range(count):
@@ -75,7 +75,7 @@ def count_samples(axes: Axes, last: int) -> None:
 
 
 def legend_below(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Name each line once, below the panels, on a sheet that grows by as much."""
+    """Name each line once, below the panels; the sheet grows by the space that this takes."""
     named: dict[str, Artist] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

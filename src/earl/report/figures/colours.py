@@ -7,7 +7,13 @@ from zlib import crc32
 from earl.experiments.catalogue import METHODS
 
 COLOURS = {entry.name: entry.facts.colour for entry in METHODS if entry.facts}
-SPARE = ("#661100", "#6699CC", "#888888", "#DDAA33", "#BB5566")  # of methods from outside
+SPARE = (
+    "#661100",
+    "#6699CC",
+    "#888888",
+    "#DDAA33",
+    "#BB5566",
+)  # colours for methods from outside the package
 MARKS = "osD^vPX<>phd*8"
 DASHES = ("-", "--", "-.", ":")
 SHADES = (0.0, 0.375, -0.365, 0.6, -0.6)  # white, or black if negative, in a mixture
@@ -24,12 +30,12 @@ class Look:
 
 
 def colour_of(method: str) -> str:
-    """Return a method's colour; one from outside gets a spare one, the same everywhere."""
+    """Return a method's colour; one from outside gets a spare one, the same in every figure."""
     return COLOURS.get(method) or SPARE[crc32(method.encode()) % len(SPARE)]
 
 
 def shade(colour: str, number: int) -> str:
-    """Return the colour itself, then lighter and darker ones by turns, all told apart.
+    """Return the colour itself, then lighter and darker ones in turn, all distinguishable.
 
     >>> [shade("#D55E00", n) for n in range(3)]
     ['#D55E00', '#E59A60', '#873C00']

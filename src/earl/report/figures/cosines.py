@@ -25,7 +25,7 @@ NEGATIVES = ("rotation", "permutation", "cutmix", "noise")
 
 @dataclass(frozen=True)
 class Cosines:
-    """Cosines (samples, classes) of samples of one class, so long after its arrival."""
+    """Cosines (samples, classes) of samples of one class, some samples after its arrival."""
 
     values: np.ndarray
     of: int
@@ -41,7 +41,7 @@ def cosine(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = Fa
     """Draw class 4, or one before it, 50 samples after it appeared: one panel per method.
 
     Only the newest class of an evaluation is recorded. Where several appear between two of them, as
-    on a disjoint stream, it may be another one than class 4: the last up to it that all runs have.
+    on a disjoint stream, another class is drawn: the last one up to class 4 that all runs have.
     """
     _, groups = only(panels(runs, allow_mixed=allow_mixed, reading="cosines", probe="cosines"))
     seed = common_seed(groups)
@@ -106,7 +106,7 @@ def newest_of(runs: Sequence[RunRecord], most: int) -> int:
 
 
 def nearest(run: RunRecord, c: int, age: int) -> Cosines:
-    """Return the cosines of class c that were recorded nearest to so many samples after it."""
+    """Return the cosines of class c that were recorded nearest to this many samples after it."""
     found = [cosines for e in run.history for cosines in recorded_in(e) if cosines.of == c]
     return min(found, key=lambda cosines: (abs(cosines.age - age), cosines.age))
 

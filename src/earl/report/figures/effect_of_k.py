@@ -29,7 +29,7 @@ class Mark:
 MARKS = {"A_AUC": Mark(a_auc, "-", True), "A_last": Mark(a_last, "--", False)}
 SHAPES = "osD^vPX"  # of the settings of one method
 BARS = "bars: ± 1 standard deviation"
-ASIDE = 1.03  # from line to line, or one bar would hide another
+ASIDE = 1.03  # shift from line to line, so that no bar hides another
 
 
 def effect_of_k(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = False) -> Figure:

@@ -1,6 +1,6 @@
 """The figure of the stream itself: which class arrives when, how many were seen, where tasks end.
 
-It is the one figure that needs the data set, for histories do not name the samples.
+It is the only figure that needs the data set, because histories do not name the samples.
 """
 
 from collections.abc import Sequence

@@ -21,7 +21,7 @@ PERPLEXITY = 30
 
 @dataclass(frozen=True)
 class Cloud:
-    """Features (samples, dimensions) of samples of some classes, so long after the newest."""
+    """Features (samples, dimensions) of some classes, some samples after the newest of them."""
 
     features: np.ndarray
     classes: np.ndarray

@@ -9,7 +9,7 @@ from earl.report.groups import Column, Group
 from earl.report.series import Read, accuracy, moving_average, over_seeds, window
 from earl.report.statistics import Spread
 
-MOST_POINTS = 300  # of one curve; more than a screen can show
+MOST_POINTS = 300  # points of one curve; a screen shows no more
 MOST_BOUNDARIES = 50
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 SYMBOLS = {
@@ -29,7 +29,7 @@ SYMBOLS = {
     "8": ("circle-open", "○"),
 }
 BAND = 0.18  # opacity
-LEAST_LIGHT = 0.2  # luminance that a dark page asks of a line
+LEAST_LIGHT = 0.2  # least luminance of a line on a dark page
 
 Json: TypeAlias = dict[str, Any]
 
@@ -169,13 +169,13 @@ def legend_of(groups: Sequence[Group], look_of: Mapping[str, Look]) -> list[Json
 
 
 def looks_of(groups: Sequence[Group]) -> dict[str, Look]:
-    """Return how each row is drawn, in all charts of a page alike."""
+    """Return how each row is drawn, the same in all charts of a page."""
     methods = {group.row: group.method for group in groups}
     return dict(zip(methods, looks(list(methods.values())), strict=True))
 
 
 def on_dark(colour: str) -> str:
-    """Return a colour that can be seen on a dark page: greys are turned round, others lightened.
+    """Return a colour that can be seen on a dark page: greys are inverted, others lightened.
 
     >>> on_dark("#000000"), on_dark("#E69F00"), on_dark("#332288")
     ('#FFFFFF', '#E69F00', '#857AB8')
@@ -198,7 +198,7 @@ def channels(colour: str) -> list[int]:
 
 
 def lighter(rgb: Sequence[int], share: float) -> list[int]:
-    """Return a mixture with so much white."""
+    """Return a mixture with this share of white."""
     return [round(c + (255 - c) * share) for c in rgb]
 
 

@@ -101,7 +101,7 @@ def class_item(group: Group, c: int) -> Item:
 
 
 def progress_grid(runs: Sequence[RunRecord]) -> Grid:
-    """Return how far the runs are that have not ended; nothing is told of damaged ones."""
+    """Return how far the runs are that have not ended; damaged runs are not listed."""
     lengths = {column_of(run): run.samples for run in runs if run.finished}
     return Grid(
         caption="Runs that have not ended, or are damaged",

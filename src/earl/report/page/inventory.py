@@ -53,7 +53,7 @@ def differing_grid(runs: Sequence[RunRecord], read: Read, caption: str) -> Grid:
 
 
 def users(some: Sequence[RunRecord], runs: Sequence[RunRecord]) -> str:
-    """Say which runs these are, as shortly as it can be said."""
+    """Say which runs these are, in as few words as possible."""
     of_method, of_column = counts(runs)
     ours, here = counts(some)
     named = []

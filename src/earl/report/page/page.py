@@ -131,7 +131,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Return rising numbers, those in a row as a range.
+    """Return rising numbers as text; consecutive numbers become a range.
 
     >>> ranges([1, 2, 3, 7, 9, 10])
     '1–3, 7, 9, 10'

@@ -10,7 +10,7 @@ from earl.errors import DataNotFound, InvalidSetting, suggest
 from earl.storage.reading import read_text
 
 LARGEST = 1 << 20  # bytes of a description
-Kind = Literal["methods", "grid", "differences"]
+Kind = Literal["methods", "grid", "differences", "few-shot"]
 Entry = TypeVar("Entry")
 
 
@@ -38,6 +38,7 @@ class Sheet:
     methods: a row for each choice, a column for each metric, differences to the row `versus`.
     grid: one metric, a row for each choice and a column for each of `columns`; the best of a row
     among the runs that fit `best_by` is bold. differences: a row for each pair, likewise.
+    few-shot: curves from a file of benchmarks/few_shot.py, `where` says of how many classes.
     """
 
     name: str

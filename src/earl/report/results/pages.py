@@ -6,6 +6,7 @@ from pathlib import Path
 from earl.errors import DataNotFound, InvalidSetting, suggest
 from earl.experiments.runs.records import RunRecord, find_runs
 from earl.report.results.description import Description
+from earl.report.results.few_shot import few_shot
 from earl.report.results.sheets import markdown
 from earl.storage.files import replace_text
 from earl.storage.reading import read_text
@@ -17,11 +18,13 @@ PLACE = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end of table -->)", re.
 def stale_pages(description: Description) -> dict[Path, str]:
     """Return the new texts of the pages that do not show what the records say.
 
-    Every described table must stand in a page, and every place in a page be described.
+    Every described table must have a place in a page, and every place must be described.
     """
     tables: dict[str, str] = {}
     for name, sheet in description.sheets.items():
-        tables[name] = markdown(sheet, records(description.path.parent / sheet.runs))
+        there = description.path.parent / sheet.runs
+        curves = sheet.kind == "few-shot"
+        tables[name] = few_shot(sheet, there) if curves else markdown(sheet, records(there))
     stale, placed = {}, set()
     for page in description.pages:
         path = description.root / page

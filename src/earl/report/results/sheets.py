@@ -23,10 +23,14 @@ def markdown(sheet: Sheet, runs: Sequence[RunRecord]) -> str:
     titles, lines, used = make(sheet, finished)
     if not used:
         return f"No records yet: `{sheet.command}` makes them.\n"
+    return table(titles, lines, about(sheet, used))
+
+
+def table(titles: Sequence[str], lines: Sequence[Sequence[str]], below: str) -> str:
+    """Return a table in Markdown with a text below it."""
     rule = "|" + "---|" * len(titles)
-    table = "\n".join(row(cells) for cells in (titles, *lines))
-    head, _, body = table.partition("\n")
-    return f"{head}\n{rule}\n{body}\n\n{about(sheet, used)}\n"
+    body = "\n".join(row(cells) for cells in lines)
+    return f"{row(titles)}\n{rule}\n{body}\n\n{below}\n"
 
 
 def row(cells: Sequence[str]) -> str:
@@ -112,7 +116,7 @@ def both(
 
 
 def select(runs: Sequence[RunRecord], where: Sequence[str]) -> dict[int, RunRecord]:
-    """Return the runs that fit by seed, none if there are none; they differ in nothing else."""
+    """Return the runs that fit, by seed; they must differ in nothing but the seed."""
     try:
         chosen = distinct(choose_runs(runs, where))
     except (DataNotFound, KeyError):
@@ -151,7 +155,7 @@ def difference(plus: Mapping[int, RunRecord], minus: Mapping[int, RunRecord], me
 
 
 def flops(group: Mapping[int, RunRecord]) -> str:
-    """Return what training has cost, on the mean."""
+    """Return what training has cost, the mean of the runs."""
     costs = [run.history[-1].numbers.get("flops") for run in group.values()]
     known = [cost for cost in costs if cost is not None]
     return quantity(fmean(known), "FLOP") if known else NOTHING

@@ -11,7 +11,7 @@ from earl.storage.printable import printable
 
 WIDE = 64  # letters that surely fit a line of an article, with the gaps between columns
 SMALLER = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
-SCALED = 1.6  # times that is scaled down rather than broken: letters stay readable
+SCALED = 1.6  # a table up to this many times too wide is scaled down: letters stay readable
 TEX = {
     "\\": r"\textbackslash{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -110,10 +110,10 @@ def tex_cell(table: Table, row: str, head: Head, best: set[tuple[str, Head]]) ->
 
 
 def best_of(table: Table) -> set[tuple[str, Head]]:
-    """Return where the best means stand, those that look the same together.
+    """Return where the best means stand, with all those that look the same.
 
-    They are known of metrics for which it is known whether more or less is better, and where there
-    is something to choose from.
+    There are none for a metric of which it is unknown whether more or less is better, nor where
+    there is only one row.
     """
     found: set[tuple[str, Head]] = set()
     for head in heads_of(table):

@@ -83,7 +83,7 @@ def ours(cell: Cell, measure: Measure) -> str:
 
 
 def places(cell: Cell, measure: Measure) -> int:
-    """Return the digits behind the point: two of percent, else as many as show three of a mean."""
+    """Return the digits behind the point: two for percent, else three digits of the mean."""
     mean = abs(cell.spread.mean)
     if measure.unit == "%" or not mean:
         return 2
@@ -108,7 +108,7 @@ def interval(difference: Difference, digits: int = 2) -> str:
 
 
 def number(value: float, digits: int = 2) -> str:
-    """Return a number with so many digits behind the point; nothing has no sign."""
+    """Return a number with this many digits behind the point; zero has no sign."""
     text = f"{value:.{digits}f}"
     return (text if float(text) else f"{0:.{digits}f}").replace("-", "−")
 
@@ -166,7 +166,7 @@ CUTS: tuple[Cut, ...] = (lambda head: head.column, family, lambda head: head)
 def pieces(
     heads: Sequence[Head], fits: Callable[[Sequence[Head]], bool], cuts: Sequence[Cut] = CUTS
 ) -> Iterator[Sequence[Head]]:
-    """Yield all columns of text if they fit, else cut them: each piece as little as needed."""
+    """Yield all columns of text if they fit, else cut them into as few pieces as possible."""
     if fits(heads) or not cuts:
         yield heads
         return

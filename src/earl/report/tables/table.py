@@ -30,7 +30,7 @@ DEFAULT_METRICS = ("A_AUC", "A_last")
 
 @dataclass(frozen=True)
 class Cell:
-    """The values of one method on one stream by seed, and what they are held against."""
+    """The values of one method on one stream by seed, and what they are compared with."""
 
     method: str
     changed: Mapping[str, Value]  # settings that are not those of the recipe
@@ -49,7 +49,7 @@ class Cell:
 
 
 def default_metrics(paper: str | None) -> tuple[str, ...]:
-    """Return the metrics of a table unless some are named: also those the paper has read."""
+    """Return the metrics of a table if none are named: also those that the paper reports."""
     return (*DEFAULT_METRICS, *READINGS.get(paper or "", {}).values())
 
 

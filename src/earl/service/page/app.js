@@ -18,6 +18,7 @@ const REST = 2500; // between two rounds of questions while it learns, which nee
 
 let looking = false;
 let lookAgain = false;
+let seen = -1; // the model that the last look was at
 let asked = 0; // when the last round of questions began
 let signedIn = false;
 let ending = new AbortController(); // of the connection that is open
@@ -30,8 +31,10 @@ async function look() {
   while (lookAgain && signedIn) {
     lookAgain = false;
     try {
-      const [status, classes, samples] = await Promise.all([getStatus(), getClasses(), listed()]);
-      Object.assign(store, { status, classes, samples, newest: Math.max(store.newest, status.model_seq) });
+      const status = await getStatus(); // first: the others must not be of an older model
+      const [classes, samples] = await Promise.all([getClasses(), listed()]);
+      seen = status.model_seq;
+      Object.assign(store, { status, classes, samples, newest: Math.max(store.newest, seen) });
       adopt(samples);
       changed("status", "classes", "samples", "items");
       if (!status.waiting || Date.now() > asked + REST) {
@@ -70,12 +73,13 @@ function adopt(samples) {
 function onEvent(kind, data) {
   if (kind === "status") {
     // The curve comes only with the whole state.
+    const news = data.model_seq !== seen; // a model is published a moment after what it learned
     store.status = { ...data, curve: store.status?.curve };
     changed("status");
+    if (news) look();
     return;
   }
   if (kind === "learned") {
-    store.newest = Math.max(store.newest, data.seq);
     for (const item of store.items) {
       if (item.sample?.id === data.id) Object.assign(item.sample, { right: data.right, predicted: data.predicted?.label ?? data.predicted });
     }
@@ -180,7 +184,10 @@ openDoubt();
 watch(["undo"], showUndo);
 addEventListener("keydown", onKey);
 byId("undo").addEventListener("click", takeBack);
-byId("sign-out").addEventListener("click", () => showSignIn());
+byId("sign-out").addEventListener("click", () => {
+  keepToken("");
+  location.reload(); // leaves no images behind for whoever comes next
+});
 byId("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keepToken(byId("token").value);

@@ -4,6 +4,8 @@ import { bar, byId, bytes, counted, make, percent } from "./dom.js";
 import { drawCurve } from "./curve.js";
 import { store, watch } from "./store.js";
 
+let drawn; // the curve that is shown
+
 export function openProgress() {
   const figure = byId("curve");
   let width = 0;
@@ -18,9 +20,11 @@ function show() {
   const now = store.status;
   if (!now) return;
   byId("model").textContent = [now.method, now.backbone].filter(Boolean).join(" · ");
+  document.title = now.samples ? `${percent(now.recent)} · earl` : "earl";
   byId("headline").replaceChildren(...headline(now));
   byId("curve").hidden = now.samples < 2;
-  if (now.curve) drawCurve(byId("curve"), now.curve);
+  if (now.curve !== drawn) drawCurve(byId("curve"), now.curve); // not with every event: a pointer may be on it
+  drawn = now.curve;
   byId("numbers").replaceChildren(...numbers(now));
   const health = byId("health");
   health.hidden = now.health === "ok" && !now.catching_up;

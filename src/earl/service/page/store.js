@@ -6,7 +6,7 @@ export const store = {
   samples: [], // taught last, newest first
   listed: 10, // how many of them are asked for
   filter: null, // a label, if only its samples are listed
-  newest: 0, // the largest seq that is known to be learned
+  newest: 0, // the seq of the newest model that is known of
   items: [], // images shown; `take` in intake.js makes them
   selected: new Set(), // of items; teaching acts on these
   current: null, // the item the arrow keys go on from

@@ -120,7 +120,7 @@ function wordsAbout(item) {
   if (item.error) return { words: "not taught", kind: "bad" };
   if (item.sample) return { words: item.sample.label, kind: "taught" };
   if (item.state === "asking") return { words: "asking …", kind: "soft" };
-  if (!item.answer) return { words: item.silence ? "no answer" : "no label yet", kind: "soft" };
+  if (!item.answer) return { words: item.silence ? "no answer" : "no label", kind: "soft" };
   if (answered(item) === null) return { words: "unknown", kind: "unknown" };
   return { words: answered(item), kind: item.answer.probabilities[0]?.p >= 0.5 ? "sure" : "unsure" };
 }
@@ -137,8 +137,7 @@ function barOf() {
       type: "button", class: "quiet", "aria-pressed": String(store.several), title: "Each press adds an image to the selection",
       onclick: () => { store.several = !store.several; changed("selection"); },
     }, "Select several"),
-    make("button", {
-      type: "button", class: "quiet", disabled: taught === 0, onclick: () => putAway(store.items.filter((item) => item.sample)),
-    }, "Put taught ones away"),
+    number > 1 && chosen().some((item) => item.sample === null) ? make("button", { type: "button", class: "quiet", onclick: () => { putAway(chosen()); focusCurrent(); } }, "Put selected away")
+      : make("button", { type: "button", class: "quiet", disabled: taught === 0, onclick: () => putAway(store.items.filter((item) => item.sample)) }, "Put taught ones away"),
   ];
 }

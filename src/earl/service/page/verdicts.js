@@ -24,6 +24,7 @@ export function verdict({ samples, recent, learnt }) {
   if (samples < RULE.few) {
     return needs(`${counted(samples, "image")} so far; show it at least ${RULE.few}`);
   }
+  if (recent === 0) return needs("none of its last images was answered right beforehand");
   if (recent < RULE.doubtful) return needs(`only ${percent(recent)} of its last images were answered right beforehand`);
   if (cosine !== null && cosine < RULE.doubtful) return needs(`its images do not lie close together yet (${cosine.toFixed(2)})`);
   if (samples < RULE.enough) return almost(`${counted(RULE.enough - samples, "image")} more would settle it`);

@@ -17,7 +17,7 @@ let drawn = ""; // what the labels showed last
 export function openViewer() {
   field = make("input", {
     id: "label", list: "labels", autocomplete: "off", autocapitalize: "none", spellcheck: "false", maxlength: "128",
-    enterkeyhint: "send", placeholder: "new or other label",
+    enterkeyhint: "send",
   });
   const problem = make("p", { class: "wrong", role: "alert", id: "label-error" });
   const button = make("button", { class: "primary" }, "Teach");
@@ -78,7 +78,9 @@ function show() {
   parts.answer.replaceChildren(...(one ? answerOf(one) : answerOfMany(items)));
   showLabels(items);
   const taught = items.every((item) => item.sample);
-  parts.form.querySelector("label").textContent = taught ? "Or it is" : one ? "Or teach it as" : `Teach ${items.length} images as`;
+  const first = parts.labels.querySelector("button") === null; // there is nothing to choose from yet
+  parts.form.querySelector("label").textContent = !one ? `Teach ${items.length} images as` : taught ? "Or it is" : first ? "Teach it as" : "Or teach it as";
+  field.placeholder = first ? "a label, such as cat" : "new or other label";
   parts.form.querySelector("button").textContent = taught ? "Correct" : "Teach";
   parts.why.replaceChildren(...(one ? whyOf(one) : []));
 }
@@ -95,7 +97,7 @@ function showImages(items) {
   const away = make("button", { type: "button", class: "quiet away", title: "Put away without teaching (Delete)",
     "aria-label": "Put away without teaching", onclick: () => { putAway(chosen()); focusCurrent(); } }, "×");
   const rest = items.length > MOSAIC ? [make("span", { class: "rest" }, `+ ${items.length - MOSAIC}`)] : [];
-  parts.image.replaceChildren(...images, ...rest, away);
+  parts.image.replaceChildren(...images, ...rest, ...(items.length > 1 ? [] : [away]));
 }
 
 function answerOf(item) {

@@ -1,4 +1,4 @@
-"""A disk that fails on purpose: the system's calls below one folder, counted and made to fail."""
+"""A disk that fails on purpose: the system's calls, counted, and made to fail or to be the last."""
 
 import errno
 import fcntl
@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 # What runs ask of a disk, by module. Calls that name an open file are those of a file from here.
 CALLS: tuple[tuple[Any, str], ...] = (
     *((os, name) for name in ("open", "write", "fsync", "mkdir", "rename", "replace")),
@@ -20,12 +18,16 @@ CALLS: tuple[tuple[Any, str], ...] = (
     (fcntl, "flock"),
 )
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+CHANGES = ("write", "fsync", "mkdir", "rename", "replace", "unlink", "rmdir")
+DEAD = 250  # the exit code of a process that died at an operation
+
+Act = Callable[[int, str, tuple[Any, ...]], None]
 
 
 class Disk:
     """Counts the calls that concern a folder, and does something about each before it happens."""
 
-    def __init__(self, folder: Path, act: "Callable[[int, str, tuple[Any, ...]], None]") -> None:
+    def __init__(self, folder: Path, act: Act) -> None:
         self.folder, self.act = str(folder), act
         self.calls: list[str] = []
         self._files: set[int] = set()
@@ -50,20 +52,23 @@ class Disk:
 
 
 @contextmanager
-def watched(folder: Path, act: Callable[[int, str, tuple[Any, ...]], None]) -> Iterator[Disk]:
+def watched(folder: Path, act: Act) -> Iterator[Disk]:
     """Within this context calls below a folder go through `act`, which may raise."""
-    disk = Disk(folder, act)
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name in CALLS:
-            patch.setattr(module, name, disk.wrapped(name, getattr(module, name)))
+    disk, real = Disk(folder, act), {call: getattr(*call) for call in CALLS}
+    try:
+        for (module, name), function in real.items():
+            setattr(module, name, disk.wrapped(name, function))
         yield disk
+    finally:
+        for (module, name), function in real.items():
+            setattr(module, name, function)
 
 
 def nothing(number: int, name: str, words: tuple[Any, ...]) -> None:
     """Let every call happen."""
 
 
-def fail(at: int, code: int, for_good: bool) -> Callable[[int, str, tuple[Any, ...]], None]:
+def fail(at: int, code: int, for_good: bool) -> Act:
     """Return what lets one call fail, or that one and all that write after it."""
 
     def act(number: int, name: str, words: tuple[Any, ...]) -> None:
@@ -80,7 +85,7 @@ def read_only(number: int, name: str, words: tuple[Any, ...]) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(words[0]))
 
 
-def remove(at: int, folder: Path) -> Callable[[int, str, tuple[Any, ...]], None]:
+def remove(at: int, folder: Path) -> Act:
     """Return what takes a folder away, with all that is in it, before one of the calls."""
 
     def act(number: int, name: str, words: tuple[Any, ...]) -> None:
@@ -95,4 +100,33 @@ def changes(name: str, words: tuple[Any, ...]) -> bool:
     if name == "open" and len(words) > 1:
         mode = words[1]
         return bool(mode & WRITES) if isinstance(mode, int) else bool(set("wax+") & set(mode))
-    return name in ("write", "fsync", "mkdir", "rename", "replace", "unlink", "rmdir")
+    return name in CHANGES
+
+
+def die_at(point: tuple[int, str] | None) -> Callable[[], int]:
+    """Count what changes any disk, and end this process before or after one: (number, when).
+
+    This is for a child that is forked for it: nothing is put back. Return what tells the number.
+    """
+    number = 0
+
+    def wrapped(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*words: Any, **named: Any) -> Any:
+            nonlocal number
+            if not changes(name, words):
+                return real(*words, **named)
+            number += 1
+            mine = number
+            if (mine, "before") == point:
+                os._exit(DEAD)
+            try:
+                return real(*words, **named)
+            finally:
+                if (mine, "after") == point:
+                    os._exit(DEAD)
+
+        return call
+
+    for module, name in CALLS:
+        setattr(module, name, wrapped(name, getattr(module, name)))
+    return lambda: number

@@ -1,0 +1,1 @@
+"""Harnesses that break things on purpose: `python -m earl.crashtest` lists them."""

@@ -1,0 +1,82 @@
+"""Every harness keeps its bar in small, and fails as soon as its protection is taken away."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from children import Children
+from earl.crashtest.catalogue import HARNESSES
+
+# How often in the default suite; the full numbers are for the command.
+SMALL = {
+    "kills-model": 2,
+    "kills-run": 2,
+    "points-model": 2,
+    "points-run": 1,
+    "corruption-model": 3,
+    "corruption-run": 2,
+    "versions": 8,
+    "locks": 2,
+    "inputs": 60,
+    "tiny-states": 3,
+    "questions": 20,
+    "nonfinite": 30,
+    "capacity": 50,
+    "hostile": 50,
+    "configs": 60,
+}
+SLOW = {  # they start new processes, or the clock decides
+    "crash-loop-model": 400,
+    "crash-loop-run": 400,
+    "determinism": 2,
+    "snapshot-cost": 400,
+}
+NEW = ("determinism",)  # processes, which need seconds until torch is there
+SABOTAGED = SMALL | SLOW | {"kills-model": 12, "kills-run": 12, "corruption-model": 20}
+SABOTAGED |= {"corruption-run": 20, "points-model": 8, "points-run": 16, "versions": 40}
+SABOTAGED |= {"crash-loop-model": 300, "crash-loop-run": 300, "snapshot-cost": 20, "hostile": 60}
+
+
+def figures(children: Children, place: Path, *words: str) -> tuple[int, dict[str, object], str]:
+    """Carry out a harness; return its exit code, its figures, and what it said."""
+    done = children.run("-m", "earl.crashtest", *words, "--json", cwd=place, env=os.environ)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+@pytest.mark.parametrize("name", [*SMALL, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
+def test_a_harness_keeps_its_bar(name: str, children: Children, tmp_path: Path) -> None:
+    count = (SMALL | SLOW)[name]
+    code, found, said = figures(children, tmp_path, name, "--count", str(count))
+    assert code == 0 and found["ok"], said
+    assert f"seed=0 count={count}" in said
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in NEW else n for n in HARNESSES]
+)
+def test_a_harness_fails_without_the_protection(
+    name: str, children: Children, tmp_path: Path
+) -> None:
+    count = SABOTAGED[name]
+    code, found, said = figures(children, tmp_path, name, "--count", str(count), "--sabotage")
+    assert code == 1 and not found["ok"]
+    assert f"sabotaged: {HARNESSES[name].control}" in said and "wrong: " in said
+
+
+def test_without_a_name_all_are_listed_and_an_unknown_one_is_refused(
+    children: Children, tmp_path: Path
+) -> None:
+    listed = children.run("-m", "earl.crashtest", cwd=tmp_path)
+    assert listed.returncode == 0
+    assert [line.split()[1] for line in listed.stdout.splitlines()] == list(HARNESSES)
+    assert children.run("-m", "earl.crashtest", "no-such", cwd=tmp_path).returncode == 2
+
+
+def test_the_last_line_holds_the_figures(children: Children, tmp_path: Path) -> None:
+    done = children.run("-m", "earl.crashtest", "inputs", "--count", "5", cwd=tmp_path)
+    *_, seed, last = done.stdout.splitlines()
+    assert seed == "seed=0"
+    assert last.startswith("calls=5 accepted=") and " s=" in last
