@@ -85,7 +85,8 @@ class BesideMeans(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the features of x (B, …), and behind them those of the n means, (B + n, d)."""
-        backbone, (centre, p) = self.f[0], self.f[1]
+        backbone, behind = self.f
+        centre, p = behind.children()
         point, there = self.means.centre.point, self.means.there()
         kept = self.means.means[there].to(point.device) - point
         out: Tensor = p(torch.cat((centre(backbone(x)), kept)))
