@@ -166,4 +166,25 @@ HARNESSES: Mapping[str, Harness] = {
         "images that promise more than they are",
         "images may be of any size",
     ),
+    "power-cuts": Harness(
+        "A3",
+        "power",
+        200,
+        "power cuts while a service is taught, on a disk of its own",
+        "nothing waits for the disk",
+    ),
+    "disk-full": Harness(
+        "A5",
+        "power",
+        60,
+        "a disk that becomes full, and has room again",
+        "a full disk counts as one that has failed",
+    ),
+    "shutdown": Harness(
+        "C11",
+        "shutdown",
+        10,
+        "SIGTERM while clients post",
+        "it ends without a snapshot",
+    ),
 }

@@ -53,7 +53,7 @@ def killed(trial: Trial, clients: int, samples: int) -> Found:
     server.start()
     codes = [poster.wait() for poster in posters]
     found.expect(not any(codes), f"clients ended with {codes}")
-    check_reuse(server, given, found)
+    check_reuse(server, found)
     server.settle()
     code = server.stop()
     found.expect(code == 0, f"the service ended with {code}")
@@ -74,7 +74,7 @@ def kill_once(server: Server, posters: list[Poster], tickets: int, rng: random.R
     life.kill()
 
 
-def check_reuse(server: Server, given: "object", found: Found) -> None:
+def check_reuse(server: Server, found: Found) -> None:
     """Post another sample under a key that was used: it is refused."""
     samples = stream(4)
     body = lesson(png(samples.images[0] ^ 255), "another label")

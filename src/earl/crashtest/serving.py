@@ -19,6 +19,7 @@ from PIL import Image
 from earl.cli.serve import LOOPBACK, opened
 from earl.crashtest.lives import LEARNED, Life, Tell, ended, fork
 from earl.crashtest.small import Samples, of_images
+from earl.errors import EarlError
 from earl.estimator import EARLClassifier
 from earl.service import snapshots
 from earl.service.images import decoded
@@ -28,6 +29,10 @@ from earl.service.operations import Operation, apply
 
 PATIENCE = 60.0  # seconds until an answer must have come
 Answer = tuple[int, Any]
+
+
+class NotServing(EarlError):
+    """A service has ended by itself, or does not come to rest."""
 
 
 def parameters(**given: Any) -> dict[str, Any]:
@@ -56,7 +61,10 @@ class Server:
 
     def start(self) -> "Server":
         """Start a life and wait until it listens."""
-        self.begin().hear(1)
+        life = self.begin()
+        life.hear(1)
+        if life.silent:
+            raise NotServing(f"the service in {self.folder} does not start any more")
         return self
 
     def _live(self, tell: Tell) -> None:
@@ -102,7 +110,7 @@ class Server:
             if status["model_seq"] == status["acknowledged"]:
                 return status
             time.sleep(0.05)
-        raise AssertionError(f"not settled: {status}")
+        raise NotServing(f"it does not come to rest: {status}")
 
 
 def free_port() -> int:
