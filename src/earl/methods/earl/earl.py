@@ -114,7 +114,7 @@ class EARL(Learner):
         self.f = nn.Sequential(backbone, seen).to(setting.device)
         self.beside = None
         if self.means is not None and self.correction:
-            self.beside = BesideMeans(self.f, self.means)
+            self.beside = BesideMeans(backbone, self.means, self.p)
         self.learned = None
         if classifier == "learnable":
             rows = build(lambda: GrowingLinear(d), self.randomness.at(0, "classifier"))

@@ -79,17 +79,15 @@ class BesideMeans(nn.Module):
     One pass for both: the weights of a projection are more than all else that is calculated with.
     """
 
-    def __init__(self, f: nn.Sequential, means: FrozenMeans) -> None:
+    def __init__(self, backbone: nn.Module, means: FrozenMeans, p: nn.Module) -> None:
         super().__init__()
-        self.f, self.means = f, means
+        self.backbone, self.means, self.p = backbone, means, p
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the features of x (B, …), and behind them those of the n means, (B + n, d)."""
-        backbone, behind = self.f
-        centre, p = behind.children()
-        point, there = self.means.centre.point, self.means.there()
-        kept = self.means.means[there].to(point.device) - point
-        out: Tensor = p(torch.cat((centre(backbone(x)), kept)))
+        centre, there = self.means.centre, self.means.there()
+        kept = self.means.means[there].to(centre.point.device) - centre.point
+        out: Tensor = self.p(torch.cat((centre(self.backbone(x)), kept)))
         return out
 
 
