@@ -9,6 +9,7 @@ from earl.service.tokens import SCOPES, Tokens
 from serving import TINY, bearer, png, settle
 
 
+@pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_two_replicas_on_ray_answer_as_the_snapshot_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
