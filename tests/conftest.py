@@ -26,7 +26,6 @@ from earl.nn.onednn import require_bfloat16
 from earl.nn.resnet import ResNet
 from earl.randomness import Randomness
 
-collect_ignore_glob = ["*conftest.py"]  # several files of one name cannot be read for doctests
 torch.set_num_threads(1)
 settings.register_profile("earl", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("earl")

@@ -231,7 +231,7 @@ def test_parameters_of_what_has_learned_cannot_change_unseen() -> None:
         ({"settings": {"kk": 3}}, "no setting named 'kk'"),
         ({"settings": {"seed": 3}}, "parameter of its own"),
         ({"settings": 3}, "must map names"),
-        ({"frozen": 1}, "true or false"),
+        ({"frozen": 1}, "must be true, false"),
         ({"backbone": None, "method": "scr"}, "from images"),
         ({"device": "tpu"}, "cannot be used"),
     ],

@@ -271,3 +271,13 @@ def test_an_eye_that_cannot_be_is_one_clear_line(given: dict[str, Any], told: st
     with pytest.raises(EarlError, match=told) as error:
         seeing(**({"method": "earl"} | given)).learn_one(TRAIN[0], "a")
     assert "\n" not in str(error.value)
+
+
+def test_how_unknown_a_sample_is_can_be_asked_after_a_class_was_forgotten() -> None:
+    clf = EARLClassifier(backbone=None)
+    centres = np.eye(3, 8, dtype=np.float32)
+    for step in range(9):
+        clf.learn_one(centres[step % 3] + 0.01 * step, "abc"[step % 3])
+    before = clf.unknown_score(centres)
+    clf.forget(label="b")
+    assert clf.unknown_score(centres)[1] > before[1] + 0.5

@@ -105,7 +105,8 @@ def test_a_refused_batch_leaves_the_learner_as_it_was(x, y):
 
 
 def test_costs_are_the_work_done():
-    assert taught().costs() == {"updates": 1, "images": 6, "forwards": 0, "flops": 6 * 80}
+    costs = {"updates": 1, "images": 6, "forwards": 0, "flops": 6 * 80, "skipped_steps": 0}
+    assert taught().costs() == costs
 
 
 def test_boundaries_and_the_end_are_ignored_by_default():

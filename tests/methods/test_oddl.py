@@ -75,7 +75,7 @@ def specialists(learner: ODDL, dataset: Dataset) -> None:
         for t in range(40):
             draw = Generator().manual_seed(t)
             at = torch.randint(len(y), (16,), generator=draw)
-            component.learn(x[at], learner.setting.view(x[at]), y[at], draw)
+            component.learn(x[at], learner.setting.view(x[at]), y[at], draw, learner.work)
 
 
 def test_each_image_is_answered_by_the_component_that_finds_it_most_likely(

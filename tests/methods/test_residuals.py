@@ -2,6 +2,7 @@
 
 from collections import deque
 
+import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -143,9 +144,9 @@ def test_only_real_samples_are_stored(make, dataset):
     pushed = []
     push = learner.residuals.push
 
-    def remembered(f_hat, y):
+    def remembered(f_hat, y, taken):
         pushed.append((f_hat, y))
-        push(f_hat, y)
+        push(f_hat, y, taken)
 
     learner.residuals.push = remembered
     real = 8 - 8 // 2  # half of each batch is preparatory
@@ -158,3 +159,13 @@ def test_only_real_samples_are_stored(make, dataset):
     h, y = filled(learner.residuals)
     assert int(y.bincount().max()) <= 10
     close(h.norm(dim=1), torch.ones(len(h)))
+
+
+@pytest.mark.parametrize("no", [False, torch.tensor(False)])
+def test_nothing_is_stored_of_a_step_that_was_not_taken(no):
+    memory = ResidualMemory(2, 3)
+    memory.extend(1)
+    memory.push(torch.eye(3)[:2], torch.tensor([0, 0]))
+    before = memory.pairs()[0].clone()
+    memory.push(torch.full((2, 3), float("nan")), torch.tensor([0, 0]), no)
+    assert torch.equal(memory.pairs()[0], before)

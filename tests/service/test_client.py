@@ -34,7 +34,7 @@ def write_photos(folder: Path, count: int) -> Path:
 
 def test_the_client_can_do_what_the_service_can(taught: Client) -> None:
     made = taught.learn(png(100), "a", source="here")
-    answer = taught.predict(png(100), png(101), min_seq=made["seq"], top=1)
+    answer = taught.predict(png(100), png(101), min_seq=made["seq"], wait=10, top=1)
     assert len(answer["answers"]) == 2 and answer["model_seq"] >= made["seq"]
     assert taught.sample(made["id"])["source"] == "here"
     assert taught.image(made["id"]) == png(100)

@@ -10,6 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from earl.cli.app import app
+from earl.cli.end import outcome
 from earl.service.http.labelstudio import routes
 from earl.service.service import Service
 from earl.service.session import Session
@@ -249,3 +251,13 @@ def test_a_token_is_needed_and_must_be_allowed_to_teach(
     assert studio.post("/setup", json=config, headers=bearer, auth=None).status_code == 200
     text = {"Content-Type": "text/plain"}
     assert studio.post("/setup", content=json.dumps(config), headers=text).status_code == 415
+
+
+@pytest.mark.parametrize("more", [["--label-studio"], []], ids=["no folder", "nobody asks"])
+def test_a_wrong_folder_is_refused_before_anything_is_begun(
+    tmp_path: Path, more: list[str]
+) -> None:
+    folder = tmp_path / "missing" if more else tmp_path
+    words = ["serve", "--state", str(tmp_path / "state"), "--label-studio-files", str(folder)]
+    assert outcome(app, [*words, *more]) == 1
+    assert not (tmp_path / "state").exists()

@@ -70,11 +70,14 @@ def eye(effort: Effort) -> Iterator[Measured]:
 
 def learning_new(clf: EARLClassifier) -> Thing:
     """Return what learns an image that was never seen, of the size that the model takes."""
-    generator, places = np.random.default_rng(0), count()
+    noise = np.random.default_rng(0).integers(256, size=(224, 224, 3), dtype=np.uint8)
+    places = count()
 
     def learn() -> float:
-        image = generator.integers(256, size=(224, 224, 3), dtype=np.uint8)
-        clf.learn_one(image, next(places) % LABELS)
+        place = next(places)
+        image = noise.copy()
+        image.flat[:8] = np.frombuffer(place.to_bytes(8, "big"), dtype=np.uint8)
+        clf.learn_one(image, place % LABELS)
         return 1
 
     return learn

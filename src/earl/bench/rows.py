@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from earl.bench import estimators, guards, neighbours, parts, starts, steps
+from earl.bench import estimators, guards, neighbours, parts, serving, starts, steps
 from earl.bench.measured import Measured
 from earl.bench.timing import Effort
 from earl.errors import UnknownName, suggest
@@ -33,6 +33,7 @@ ROWS: Mapping[str, Measure] = {
     "estimator": estimators.estimator,
     "eye": estimators.eye,
     "saving": estimators.saving,
+    "serve": serving.serve,
     "peak": parts.peak,
 }
 

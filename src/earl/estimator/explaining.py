@@ -48,7 +48,10 @@ def unknown_scores(model: Model, x: Tensor) -> Tensor:
 
 def nearness(model: Model, learner: EARL, f_hat: Tensor) -> Tensor:
     """Return the cosine of features (n, d) with the nearest vector or mean of a class, (n,)."""
-    W = learner.vectors() if learner.means is None else learner.means.through(learner.p)[0]
+    W = learner.vectors()
+    if learner.means is not None:
+        seen, there = learner.means.through(learner.p)
+        W = torch.zeros_like(W).index_copy(0, there.to(W.device), seen)
     return model.without_forgotten(f_hat @ W.T).amax(dim=1)
 
 

@@ -45,6 +45,7 @@ def status(told: Told, *, curve: bool = True) -> dict[str, Any]:
         "version": earl.__version__,
         "method": parameters.method,
         "backbone": str(parameters.backbone),
+        "frozen": parameters.encodes,
         "model_seq": published.seq,
         "acknowledged": told.acknowledged,
         "applied": told.applied,

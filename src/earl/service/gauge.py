@@ -18,7 +18,7 @@ from earl.nn.collapse import nc1, nc2, nc3
 from earl.service.published import Published
 
 MOST = 64  # samples that are looked at
-PATIENCE = 30.0  # so many times longer than looking, it waits until the next time
+PATIENCE = 50.0  # so many times longer than looking, it waits until the next time
 SECONDS = 2.0  # and at least so long
 
 log = logging.getLogger("earl.service")

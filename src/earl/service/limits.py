@@ -27,7 +27,7 @@ class Limits:
     connections: int = 512
     listeners: int = 32  # of events
     snapshot_seconds: float = 30.0
-    publish_seconds: float = 0.25  # between two published models, where making one is costly
+    publish_seconds: float = 0.5  # between two published models at most, where one is costly
 
 
 class Quota:

@@ -20,6 +20,13 @@ from earl.storage.printable import printable, titles
 
 IDENTITY = ("method", "dataset", "stream", "seed", "settings", "probes", "stream_sha256")
 
+# Settings that there have not always been, and what every run before had in their place. Frames
+# that grow make no difference to it: it ended, so there was room for all its classes.
+CAME_LATER: Mapping[str, Value] = {
+    **{"backbone": "resnet18", "frozen": False},
+    **{"projection": "random", "growth": True},
+}
+
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -150,7 +157,7 @@ class RunRecord:
     def kind(self) -> str:
         """Everything but the seed: runs of one kind may be averaged."""
         names = [self.experiment.method, self.dataset, self.stream, self.experiment.stream_sha256]
-        return json.dumps([names, dict(self.settings), self.matching], sort_keys=True)
+        return json.dumps([names, {**CAME_LATER, **self.settings}, self.matching], sort_keys=True)
 
     def facts(self) -> dict[str, Value]:
         """Return everything that a run can be chosen by."""

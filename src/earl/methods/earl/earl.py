@@ -26,7 +26,7 @@ from earl.learning import (
 )
 from earl.methods.earl import growing
 from earl.methods.earl.choices import PolicyName, check_names, check_numbers, check_pixels
-from earl.methods.earl.frozen_means import FrozenMeans, make_isometric
+from earl.methods.earl.frozen_means import BesideMeans, FrozenMeans, make_isometric
 from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.earl.preparatory import (
     PreparatoryData,
@@ -112,6 +112,9 @@ class EARL(Learner):
         self.means = FrozenMeans(backbone, size) if source == "means" else None
         seen = self.p if self.means is None else nn.Sequential(self.means.centre, self.p)
         self.f = nn.Sequential(backbone, seen).to(setting.device)
+        self.beside = None
+        if self.means is not None and self.correction:
+            self.beside = BesideMeans(backbone, self.means, self.p)
         self.learned = None
         if classifier == "learnable":
             rows = build(lambda: GrowingLinear(d), self.randomness.at(0, "classifier"))
@@ -200,7 +203,12 @@ class EARL(Learner):
 
         A corrected feature is no unit vector; of one image the order is that of the cosines.
         """
-        return self.corrected(self.features(x)) @ self.vectors().T
+        if self.beside is None:
+            return self.corrected(self.features(x)) @ self.vectors().T
+        W, y = self.vectors(), self.beside.means.there()
+        seen = F.normalize(ask(self.beside, self.setting, x), dim=1)
+        f_hat, h_hat = seen.split((len(x), len(y)))
+        return correct(f_hat, h_hat, y, W, k=self.k, tau=self.tau) @ W.T
 
     def features(self, x: Tensor) -> Tensor:
         """Return f_hat(x) before correction, (B, d)."""

@@ -73,6 +73,24 @@ class FrozenMeans(RunningMeans):
         return seen, there
 
 
+class BesideMeans(nn.Module):
+    """A network behind which the class means stand: it makes features of samples and of the means.
+
+    One pass for both: the weights of a projection are more than all else that is calculated with.
+    """
+
+    def __init__(self, backbone: nn.Module, means: FrozenMeans, p: nn.Module) -> None:
+        super().__init__()
+        self.backbone, self.means, self.p = backbone, means, p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the features of x (B, …), and behind them those of the n means, (B + n, d)."""
+        centre, there = self.means.centre, self.means.there()
+        kept = self.means.means[there].to(centre.point.device) - centre.point
+        out: Tensor = self.p(torch.cat((centre(self.backbone(x)), kept)))
+        return out
+
+
 def make_isometric(layer: nn.Linear, generator: Generator) -> None:
     """Let a layer keep all angles, if it has room for them: orthonormal columns, GAIN times."""
     with torch.no_grad():

@@ -116,6 +116,7 @@ class Status(BaseModel):
     version: str
     method: str
     backbone: str
+    frozen: bool  # images are seen through a network that does not learn
     model_seq: int
     acknowledged: int
     applied: int

@@ -13,6 +13,8 @@ import { undo, undoable } from "./teaching.js";
 import { onTrayKey, openTray } from "./tray.js";
 import { openViewer, teachByNumber } from "./viewer.js";
 
+// Classes seen through a network that does not learn lie closer together: nearness is smaller there.
+const DOUBT = { learning: 0.3, frozen: 0.1 };
 const PAUSE = 800; // milliseconds between two looks at the whole state
 const REST = 2500; // between two rounds of questions while it learns, which needs the same processor
 
@@ -145,20 +147,24 @@ async function takeBack() {
   }
 }
 
-/** Keep the nearness below which an image is called unknown, in this browser. */
+/** Take over the nearness below which an image is unknown: as chosen in this browser, or the usual one. */
+function showDoubt() {
+  const usual = store.status?.frozen ? DOUBT.frozen : DOUBT.learning;
+  const doubt = Number(localStorage.getItem("earl-doubt") ?? usual);
+  if (doubt === store.doubt) return;
+  store.doubt = doubt;
+  byId("doubt").value = doubt;
+  byId("doubt-shown").textContent = doubt.toFixed(2);
+  changed("items");
+}
+
 function openDoubt() {
-  const range = byId("doubt");
-  const show = () => {
-    store.doubt = Number(range.value);
-    byId("doubt-shown").textContent = store.doubt.toFixed(2);
-    changed("items");
-  };
-  range.value = localStorage.getItem("earl-doubt") ?? store.doubt;
-  range.addEventListener("input", () => {
-    localStorage.setItem("earl-doubt", range.value);
-    show();
+  byId("doubt").addEventListener("input", (event) => {
+    localStorage.setItem("earl-doubt", event.target.value);
+    showDoubt();
   });
-  show();
+  watch(["status"], showDoubt);
+  showDoubt();
 }
 
 function showUndo() {

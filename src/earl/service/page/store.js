@@ -10,7 +10,7 @@ export const store = {
   items: [], // images shown; `take` in intake.js makes them
   selected: new Set(), // of items; teaching acts on these
   current: null, // the item the arrow keys go on from
-  doubt: 0.3, // an image whose nearness to every class is below this is called unknown
+  doubt: 0, // an image whose nearness to every class is below this is called unknown; app.js decides
   several: false, // a press adds to the selection
 };
 

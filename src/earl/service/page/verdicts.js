@@ -1,6 +1,7 @@
 // Has a class been taught enough? One rule in numbers, and the same rule in words.
 
 import { counted, percent } from "./dom.js";
+import { store } from "./store.js";
 
 export const RULE = {
   few: 5, // fewer samples than this say nothing yet
@@ -12,7 +13,8 @@ export const RULE = {
 
 export const RULE_IN_WORDS = [
   ["needs more", `Fewer than ${RULE.few} images, or fewer than half of its last 32 were answered right before they were `
-    + `taught, or its images lie at a cosine below ${RULE.doubtful} to its vector.`],
+    + `taught, or its images lie at a cosine below ${RULE.doubtful} to its vector `
+    + "(which does not count for images that are seen through a frozen network)."],
   ["learnt", `At least ${RULE.enough} images, at least ${percent(RULE.right)} of the last 32 answered right beforehand, and a `
     + `cosine of at least ${RULE.near} (1 is perfect).`],
   ["getting there", "Everything in between: a few more images, best of the kind that it gets wrong."],
@@ -20,7 +22,8 @@ export const RULE_IN_WORDS = [
 
 /** Return {word, kind, reason} about one class of /classes. */
 export function verdict({ samples, recent, learnt }) {
-  const cosine = learnt ?? null;
+  // Features of a network that does not learn stay where they are: there the cosine says little.
+  const cosine = store.status?.frozen ? null : learnt ?? null;
   if (samples < RULE.few) {
     return needs(`${counted(samples, "image")} so far; show it at least ${RULE.few}`);
   }
