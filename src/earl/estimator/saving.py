@@ -109,7 +109,7 @@ def model_from(
     except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
         if isinstance(error, EarlError):
             raise
-        what = f"{type(error).__name__}: {str(error)[:200]}"
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         if backbone is not None:
             raise InvalidSetting(
                 f"this backbone is not built like the saved one ({what})"
