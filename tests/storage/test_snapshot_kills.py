@@ -138,7 +138,7 @@ def test_a_writer_may_be_killed_before_and_after_every_operation(tmp_path):
     for way, outcomes in (("first", {None, 0}), ("later", {2, 3})):
         print(way, "write:", result[way]["points"], "points")
         assert result[way]["damaged"] == 0
-        assert len(result[way]["found"]) == result[way]["points"] >= 40
+        assert len(result[way]["found"]) == result[way]["points"] >= 20
         assert set(result[way]["found"]) == outcomes
     assert result["torn"]["damaged"] > 0  # the control: these kills do tear what is not careful
 

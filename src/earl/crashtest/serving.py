@@ -191,6 +191,7 @@ class Poster:
 
     def wait(self) -> int:
         """Let it post all the rest; return its exit code."""
+        self.allow(len(self.numbers))  # not by closing alone: processes begun later have the pipe
         os.close(self.mouth)
         return ended(self.pid)
 
@@ -198,7 +199,7 @@ class Poster:
         os.close(self.mouth)
         rng = random.Random(self.seed)
         for number in self.numbers:
-            os.read(self.ear, 1)  # the end of the pipe lets everything pass
+            os.read(self.ear, 1)
             self._post(number, rng)
         return 0
 
