@@ -132,7 +132,8 @@ def nursery() -> Iterator[Nursery]:
     nursery.process.communicate()
 
 
-@pytest.mark.parametrize("method", ["earl", pytest.param("er", marks=pytest.mark.slow)])
+@pytest.mark.slow  # `python -m earl.crashtest kills-run` in small is in the default suite
+@pytest.mark.parametrize("method", ["earl", "er"])
 def test_killed_at_random_moments_the_run_ends_the_same(
     method: str, nursery: Nursery, whole: RunDirectory, tmp_path: Path
 ) -> None:

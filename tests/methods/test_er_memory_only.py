@@ -24,7 +24,7 @@ from earl.randomness import Randomness
 
 Make = Callable[..., Learner]
 CIFAR10 = 50_000  # training images
-BEGIN = 10  # fewer than the samples of any check that counts updates
+BEGIN = 8  # fewer than the samples of any check that counts updates
 
 
 def shorter(**given: int) -> ResNet:

@@ -79,6 +79,7 @@ def test_one_line_is_drawn_for_each_method_and_nothing_is_fetched(visit, report)
         assert all(line.bounding_box()["width"] > 200 for line in lines.all())
 
 
+@pytest.mark.slow
 def test_no_button_of_a_chart_leads_out_of_the_page(visit, report):
     """Plotly's own choice of buttons has one that uploads the chart."""
     page = visit(report)
@@ -92,6 +93,7 @@ def test_no_button_of_a_chart_leads_out_of_the_page(visit, report):
     assert download.value.suggested_filename == "accuracy-1.png"
 
 
+@pytest.mark.slow
 def test_a_heading_sorts_and_sorts_back(visit, report):
     page = visit(report)
     before = values(page, 2)
@@ -127,6 +129,7 @@ def test_a_keyboard_can_sort_and_hide(visit, report):
     assert page.locator(f"#accuracy-1 {LINES}").count() == 3
 
 
+@pytest.mark.slow
 def test_empty_cells_stay_last_in_both_orders(visit, report):
     page = visit(report)
     for _ in range(2):
@@ -134,6 +137,7 @@ def test_empty_cells_stay_last_in_both_orders(visit, report):
         assert column(page, 3).all_inner_texts()[-1] == "–"
 
 
+@pytest.mark.slow
 def test_the_page_is_never_wider_than_the_screen(visit, report):
     page = visit(report)
     for part in page.locator("summary").all():
@@ -148,6 +152,7 @@ def test_the_page_is_never_wider_than_the_screen(visit, report):
     assert page.evaluate(fits)
 
 
+@pytest.mark.slow
 def test_the_dark_page_has_its_own_colours_and_prints_on_white(visit, report):
     page = visit(report, color_scheme="dark")
 
@@ -173,6 +178,7 @@ def test_markup_in_names_does_nothing(visit, tmp_path):
     assert page.locator("img").count() == 0
 
 
+@pytest.mark.slow
 def test_a_page_without_curves_sorts_too(visit, tmp_path):
     for seed, accuracies in {1: (0.5, 0.7), 2: (0.9,), 3: ()}.items():
         write_run(tmp_path / "runs", "er", seed, accuracies, finished=False)
