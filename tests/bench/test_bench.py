@@ -188,7 +188,7 @@ def test_the_guards_are_timed_beside_a_run(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(guards, "STEPS", 3)
     step, run = guards.guards(Effort(seconds=0, turns=1, quick=True))
     assert set(step.times) == {"guard", "step"} and set(run.times) == {"guards", "run"}
-    assert step.target == run.target == guards.SMALL
+    assert step.target == run.target == guards.TARGET
 
 
 def test_the_largest_tensor_is_seen_even_if_it_is_gone() -> None:
