@@ -66,6 +66,8 @@ def make(dataset: Dataset) -> Callable[..., Learner]:
             given = {"d": 15, "hidden": 16, **given}
         if name == "oddl":
             given = {"latent": 8, "vae_hidden": 32, "vae_lr": 3e-3, "threshold": 0.5, **given}
+        if name == "ranpac":
+            given = {"projected": 200, **given}
         if name in ("remind", "nc-fscil"):
             given = {"base": 20, "codebooks": 2, **given}
         return METHODS[name](backbone, setting, **given)
