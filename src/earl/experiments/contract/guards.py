@@ -31,7 +31,7 @@ def what_is_frozen_stays_as_it_is(make: Make) -> None:
     Batches that batch norm has counted mark its copies: they begin with far more than are learned.
     A method that trains nothing by gradient freezes the whole backbone, whatever it is given.
     """
-    x, y = samples(40)
+    x, y = samples(30)
     for part in ("", "stem"):
         given = frozen_backbone(part)
         learner, fresh = make(backbone=given), make(backbone=frozen_backbone(part))
