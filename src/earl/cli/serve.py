@@ -164,14 +164,9 @@ def run(
     """Listen and answer until a signal comes."""
     from earl.service.http.app import create_app
     from earl.service.http.server import serve
-    from earl.service.logs import JsonLines
+    from earl.service.logs import log_to
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    for name, level in (("earl.service", logging.INFO), ("uvicorn", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
+    log_to(logging.StreamHandler(sys.stderr))
     number = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{number}/"

@@ -145,6 +145,13 @@ HARNESSES: Mapping[str, Harness] = {
         "SIGKILL at random moments of a service that is taught",
         "samples are acknowledged before they are on the disk",
     ),
+    "predict-while-learning": Harness(
+        "C1",
+        "anytime",
+        5,
+        "questions while it learns beside questions while it rests, and beside a step held still",
+        "learning and answering share a lock",
+    ),
     "exactly-once": Harness(
         "C5",
         "exactly_once",

@@ -50,6 +50,7 @@ class Server:
     folder: Path
     limits: Limits = field(default_factory=lambda: Limits(snapshot_seconds=0.5))
     sabotage: Callable[[], object] | None = None
+    model: dict[str, Any] = field(default_factory=lambda: parameters())
     asks: bool = False  # for a token
     log: Path | None = None
     port: int = field(default_factory=lambda: free_port())
@@ -71,20 +72,17 @@ class Server:
     def _live(self, tell: Tell) -> None:
         from earl.service.http.app import create_app
         from earl.service.http.server import bound, serve
-        from earl.service.logs import JsonLines
+        from earl.service.http.labelstudio import routes
+        from earl.service.logs import log_to
 
         if self.sabotage is not None:
             self.sabotage()
-        place = os.devnull if self.log is None else self.log
-        handler = logging.FileHandler(place)
-        handler.setFormatter(JsonLines())
-        logger = logging.getLogger("earl.service")
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(logging.INFO)
+        log_to(logging.FileHandler(os.devnull if self.log is None else self.log))
         with bound("127.0.0.1", self.port) as listening:
             names = frozenset(LOOPBACK)
-            service = opened(self.folder, parameters(), self.limits, names, self.asks)
-            serve(create_app(service), service, listening, lambda: tell(LEARNED, 1))
+            service = opened(self.folder, self.model, self.limits, names, self.asks)
+            app = create_app(service, [routes(service)])
+            serve(app, service, listening, lambda: tell(LEARNED, 1))
 
     def kill(self) -> int:
         assert self.life is not None

@@ -4,6 +4,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
+LEVELS = {"earl.service": logging.INFO, "uvicorn": logging.WARNING}
 KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -17,3 +18,12 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)  # ASCII: whatever acts on a terminal is spelled out
+
+
+def log_to(handler: logging.Handler) -> None:
+    """Have a handler write what the service and its server log, one event a line."""
+    handler.setFormatter(JsonLines())
+    for name, level in LEVELS.items():
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
