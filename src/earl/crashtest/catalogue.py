@@ -152,6 +152,13 @@ HARNESSES: Mapping[str, Harness] = {
         "questions while it learns beside questions while it rests, and beside a step held still",
         "learning and answering share a lock",
     ),
+    "torn-reads": Harness(
+        "C2",
+        "torn",
+        100_000,
+        "questions while it learns, beside the states that it went through",
+        "the model that learns is asked, not a copy of it",
+    ),
     "exactly-once": Harness(
         "C5",
         "exactly_once",

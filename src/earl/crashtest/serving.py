@@ -156,9 +156,9 @@ def lesson(image: bytes, label: str, source: str | None = None) -> bytes:
     return json.dumps(body | ({"source": source} if source else {})).encode()
 
 
-def question(image: bytes) -> bytes:
-    """Return the JSON that asks about an image."""
-    return json.dumps({"images": [base64.b64encode(image).decode()]}).encode()
+def question(*images: bytes) -> bytes:
+    """Return the JSON that asks about images."""
+    return json.dumps({"images": [base64.b64encode(image).decode() for image in images]}).encode()
 
 
 JSON = {"Content-Type": "application/json"}
