@@ -159,12 +159,26 @@ HARNESSES: Mapping[str, Harness] = {
         "questions while it learns, beside the states that it went through",
         "the model that learns is asked, not a copy of it",
     ),
+    "staleness": Harness(
+        "C3",
+        "staleness",
+        1000,
+        "the time from the acknowledgement of a sample until a model knows of it",
+        "no model is published after the first",
+    ),
     "exactly-once": Harness(
         "C5",
         "exactly_once",
         30,
         "four clients that retry and leave, and a service that is killed",
         "samples are acknowledged before they are on the disk",
+    ),
+    "slow-clients": Harness(
+        "C6",
+        "slow_clients",
+        200,
+        "clients that send or read too slowly, or nothing at all",
+        "no connection has a deadline",
     ),
     "fuzz": Harness(
         "C7",

@@ -11,10 +11,21 @@ HOUR = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class Deadlines:
+    """The seconds after which a connection is closed that does not come to an end."""
+
+    idle: float = 15.0  # between two requests
+    header: float = 5.0
+    body: float = 10.0
+    reading: float = 15.0  # of an answer
+
+
+@dataclass(frozen=True, kw_only=True)
 class Limits:
     """What a service takes at most; every number can be chosen when it is started."""
 
     images: ImageLimits = field(default_factory=ImageLimits)
+    deadlines: Deadlines = field(default_factory=Deadlines)
     waiting: int = 1024  # operations that are acknowledged and not learned yet
     batch: int = 256  # samples of one request
     body: int = 12 << 20  # bytes of a request; base64 takes a third more than the image
