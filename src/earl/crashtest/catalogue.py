@@ -189,7 +189,7 @@ HARNESSES: Mapping[str, Harness] = {
     ),
     "bombs": Harness(
         "C8",
-        "fuzz",
+        "bombs",
         60,
         "images that promise more than they are",
         "images may be of any size",

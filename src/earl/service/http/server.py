@@ -10,6 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from earl.errors import EarlError
+from earl.service.heap import share_heap
 from earl.service.http.deadlines import closing_after
 from earl.service.service import Service
 
@@ -52,6 +53,7 @@ def serve(
     app: FastAPI, service: Service, listening: socket.socket, ready: Callable[[], None]
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; then finish, save and return."""
+    share_heap()  # before its threads begin
     server = Server(app, service)
 
     async def run() -> None:
