@@ -166,6 +166,13 @@ HARNESSES: Mapping[str, Harness] = {
         "the time from the acknowledgement of a sample until a model knows of it",
         "no model is published after the first",
     ),
+    "overload": Harness(
+        "C4",
+        "overload",
+        20,
+        "ten times more samples than can be learned, for so many seconds",
+        "any number of samples may wait",
+    ),
     "exactly-once": Harness(
         "C5",
         "exactly_once",
@@ -214,5 +221,12 @@ HARNESSES: Mapping[str, Harness] = {
         10,
         "SIGTERM while clients post",
         "it ends without a snapshot",
+    ),
+    "honest-health": Harness(
+        "C13",
+        "health",
+        6,
+        "services that are not well, in every way that is known",
+        "no reason is given",
     ),
 }

@@ -129,9 +129,10 @@ class Session:
             raise Refused(503, "learner_stopped", detail)
         if self.learner.paused is not None:
             raise Refused(503, "learning_paused", f"learning pauses: {self.learner.paused}")
-        if self.waiting + count > self.limits.waiting:
+        waiting = self.writer.last - self.learner.applied  # with those of the open transaction
+        if waiting + count > self.limits.waiting:
             seconds = min(60, 1 + int(count / max(self.learner.rate, 0.1)))
-            detail = f"{self.waiting} samples wait to be learned; try again in {seconds} s"
+            detail = f"{waiting} samples wait to be learned; try again in {seconds} s"
             raise Refused(429, "too_many_waiting", detail, retry_after=seconds)
 
     def _check_room(self, new: Sequence[str]) -> None:

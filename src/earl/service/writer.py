@@ -144,7 +144,7 @@ class Writer:
             if trimmed > self.trimmed:
                 trim(db, self.trimmed, trimmed)
             db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except Exception as error:  # also of the folder: this thread must not end unheard
             self._back_to(before, 0)
             with self._lock:
                 self._outcomes = outcomes | self._outcomes
@@ -160,7 +160,7 @@ class Writer:
             self.written.notify_all()
         self._checkpoint(db)
 
-    def _explained(self, db: sqlite3.Connection, error: sqlite3.Error) -> Refused:
+    def _explained(self, db: sqlite3.Connection, error: Exception) -> Refused:
         """Undo the transaction, and return what to tell those who wait."""
         name = getattr(error, "sqlite_errorname", "") or type(error).__name__
         try:
