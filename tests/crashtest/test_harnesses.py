@@ -25,7 +25,14 @@ SMALL = {
     "hostile": 50,
     "configs": 60,
     "fuzz": 60,
-    "bombs": 10,
+    "bombs": 5,
+    "predict-while-learning": 0,
+    "torn-reads": 40,
+    "slow-clients": 6,
+    "auth": 2,
+    "log-lines": 25,
+    "poison-removal": 12,
+    "honest-health": 1,
 }
 SLOW = {  # they start new processes, the clock decides, or a faster one is like them
     "points-run": 4,
@@ -39,6 +46,8 @@ SLOW = {  # they start new processes, the clock decides, or a faster one is like
     "power-cuts": 4,
     "disk-full": 60,
     "shutdown": 2,
+    "staleness": 20,
+    "overload": 1,
 }
 NEW = {*SLOW} - {"crash-loop-run", "snapshot-cost"}
 SABOTAGED = SMALL | SLOW | {"kills-model": 12, "kills-run": 12, "corruption-model": 20}

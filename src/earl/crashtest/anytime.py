@@ -137,7 +137,7 @@ def hold_still(trial: Trial, found: Found) -> None:
 
 def shared_lock() -> None:
     """The sabotage: a model that learns cannot be asked meanwhile."""
-    lock, apply, answer = threading.Lock(), learner.apply, Published.answer
+    lock, apply, answer = threading.Lock(), vars(learner)["apply"], Published.answer
 
     def locked(act: Any) -> Any:
         def acted(*given: Any, **more: Any) -> Any:

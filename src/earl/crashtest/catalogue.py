@@ -201,6 +201,20 @@ HARNESSES: Mapping[str, Harness] = {
         "images that promise more than they are",
         "images may be of any size",
     ),
+    "auth": Harness(
+        "C9",
+        "auth",
+        100,
+        "every verb to every route with every kind of token, and other names",
+        "scopes are not looked at",
+    ),
+    "log-lines": Harness(
+        "C10",
+        "log_lines",
+        1000,
+        "texts that would forge lines of the log",
+        "lines are written as they come",
+    ),
     "power-cuts": Harness(
         "A3",
         "power",
@@ -221,6 +235,13 @@ HARNESSES: Mapping[str, Harness] = {
         10,
         "SIGTERM while clients post",
         "it ends without a snapshot",
+    ),
+    "poison-removal": Harness(
+        "C12",
+        "poison",
+        1000,
+        "`earl forget` of a source that lies, also killed on its way",
+        "one sample of the source stays",
     ),
     "honest-health": Harness(
         "C13",

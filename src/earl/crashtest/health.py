@@ -99,7 +99,7 @@ def after_lessons(act: Callable[[], object]) -> Callable[[], None]:
     """Return what lets something happen in the learner's thread with the next sample."""
 
     def befall() -> None:
-        apply = learner.apply
+        apply = vars(learner)["apply"]
 
         def ill(clf: Any, operation: Operation, image: Any) -> Any:
             if operation.seq > TAUGHT:
@@ -137,7 +137,7 @@ def broken_disk() -> None:
                 raise error
             return super().execute(sql, *given)
 
-    connect = writer.connect
+    connect = vars(writer)["connect"]
 
     def opened(path: Any, **given: Any) -> sqlite3.Connection:
         connect(path, **given).close()

@@ -71,8 +71,8 @@ class Server:
 
     def _live(self, tell: Tell) -> None:
         from earl.service.http.app import create_app
-        from earl.service.http.server import bound, serve
         from earl.service.http.labelstudio import routes
+        from earl.service.http.server import bound, serve
         from earl.service.logs import log_to
 
         if self.sabotage is not None:
