@@ -31,7 +31,6 @@ SMALL = {
     "slow-clients": 6,
     "auth": 2,
     "log-lines": 25,
-    "poison-removal": 12,
     "honest-health": 1,
 }
 SLOW = {  # they start new processes, the clock decides, or a faster one is like them
@@ -48,6 +47,7 @@ SLOW = {  # they start new processes, the clock decides, or a faster one is like
     "shutdown": 2,
     "staleness": 20,
     "overload": 1,
+    "poison-removal": 12,
 }
 NEW = {*SLOW} - {"crash-loop-run", "snapshot-cost"}
 SABOTAGED = SMALL | SLOW | {"kills-model": 12, "kills-run": 12, "corruption-model": 20}
