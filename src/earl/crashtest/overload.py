@@ -32,7 +32,7 @@ WARM = 6  # samples that tell how fast it learns
 def overload(trial: Trial) -> Found:
     """Post far too much for so many seconds, and ask; the sabotage takes whatever comes."""
     ready()
-    limits = Limits(waiting=3 * trial.count + 4)
+    limits = Limits(waiting=3 * trial.count + 4, snapshot_seconds=1.0)
     hook = without_bound if trial.sabotage else None
     server = Server(trial.place / "state", limits=limits, sabotage=hook, model=MODEL).start()
     pictures = images()

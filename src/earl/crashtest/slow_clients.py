@@ -19,6 +19,7 @@ from earl.service.limits import Deadlines, Limits
 
 FULL = 200  # connections from which on deadlines and times are those of the bar
 SHORT = Deadlines(idle=1.0, header=0.4, body=0.6, reading=0.8)
+ARRIVING = 4  # new connections in each tenth of a second
 LATE = 2.0  # seconds that a connection may be open after its deadline
 PACE = 1 / 25  # seconds between two honest questions
 RATIO = 3.0  # of the last percent of their times, to that without slow clients
@@ -78,13 +79,14 @@ def slow_clients(trial: Trial) -> Found:
     idle = ask_for(server.port, body, longest if full else 0.0, PACE)
     kinds = [*FIRST]
     slow = [
-        Slow(kind, server.port, deadline_of(kind, deadlines)).begin()
+        Slow(kind, server.port, deadline_of(kind, deadlines))
         for kind in (kinds[n % len(kinds)] for n in range(trial.count))
     ]
     patience = LATE if full or trial.sabotage else 30.0  # a short trial measures no seconds
     watcher = threading.Thread(target=watch, args=(server.port, slow, patience))
     watcher.start()
-    meanwhile = ask_for(server.port, body, longest if full else 0.5, PACE)
+    arriving = trial.count / ARRIVING / 10
+    meanwhile = ask_for(server.port, body, arriving + longest if full else 0.5, PACE)
     watcher.join()
     note_closed(slow, patience, found)
     note_honest(idle, meanwhile, full, found)
@@ -113,16 +115,19 @@ def deadline_of(kind: str, deadlines: Deadlines) -> float:
 
 
 def watch(port: int, slow: list[Slow], patience: float) -> None:
-    """Trickle, and note when the service has closed each connection, until all should be."""
-    last = time.monotonic() + max(one.deadline for one in slow) + patience
-    trickled = 0.0
-    while time.monotonic() < last and any(one.ended is None for one in slow):
+    """Begin all, trickle, and note when the service has closed each, until all should be."""
+    coming, trickled = list(slow), 0.0
+    last = time.monotonic()
+    while coming or (time.monotonic() < last and any(one.ended is None for one in slow)):
+        for one in coming[:ARRIVING]:
+            last = max(last, time.monotonic() + one.begin().deadline + patience)
+        del coming[:ARRIVING]
         if time.monotonic() - trickled >= 1.0:
             trickled = time.monotonic()
-            for one in slow:
+            for one in slow[: len(slow) - len(coming)]:
                 one.trickle()
         there = established(port)
-        for one in slow:
+        for one in slow[: len(slow) - len(coming)]:
             if one.ended is None and one.own not in there:
                 one.ended = time.monotonic() - one.began
         time.sleep(0.1)
