@@ -33,6 +33,13 @@ HARNESSES: Mapping[str, Harness] = {
         "death before and after every operation of a run",
         "a snapshot is written in place, not beside and renamed",
     ),
+    "io-errors": Harness(
+        "A4",
+        "io_errors",
+        10_000,
+        "errors of the disk at every operation of a service, SQLite's included",
+        "a flush that has failed is tried again",
+    ),
     "corruption-model": Harness(
         "A6",
         "corruption",
