@@ -82,6 +82,13 @@ HARNESSES: Mapping[str, Harness] = {
         "a run whose every life is killed after 1.5 intervals of snapshots",
         "nothing is saved before the end",
     ),
+    "results": Harness(
+        "A10",
+        "results",
+        200,
+        "a run that is killed, torn within a line, and left without room on its disk",
+        "the history is not cut back to where a run goes on",
+    ),
     "snapshot-cost": Harness(
         "A11",
         "snapshot_cost",
