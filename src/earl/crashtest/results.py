@@ -20,7 +20,7 @@ from earl.evaluation.history import to_line
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.historyfile import HistoryFile
 
-SAMPLES, FEWEST, EVALUATED = 1500, 10, 10  # of the bar; for each disturbance; between evaluations
+SAMPLES, FEWEST, EVALUATED = 1500, 30, 10  # of the bar; for each disturbance; between evaluations
 LONGEST_PAUSE = 0.03  # seconds between a sample and the kill
 DISK, MOST_LEFT = "8m", 300_000  # of a small disk; bytes that are left, about two snapshots
 HISTORY = "history.jsonl"
@@ -45,12 +45,7 @@ def disturbed(trial: Trial, found: Found, *, fills: bool) -> None:
     other = RunSubject(trial.place / "small" / "run", total, evaluations=EVALUATED)
     in_child(lambda: whole.live(silent))
     expected = (whole.path / HISTORY).read_text(encoding="utf-8")
-    ways: list[Callable[[RunSubject, random.Random], str]] = [
-        kill,
-        tear,
-        *([fill] if fills else []),
-    ]
-    rng = trial.rng
+    ways, rng = (kill, tear, fill) if fills else (kill, tear), trial.rng
     for number in range(trial.count):
         left = total - other.reached() - EVALUATED
         if left > EVALUATED:
@@ -61,12 +56,9 @@ def disturbed(trial: Trial, found: Found, *, fills: bool) -> None:
         found.expect(prefix, f"disturbance {number}: what is read is no part of the history")
     code = in_child(lambda: other.live(silent))
     found.expect(code == 0, f"the last life ended with {code}")
-    figures = [files_of(subject) for subject in (whole, other)]
-    found.figures |= {
-        "evaluations": expected.count("\n"),
-        "identical": int(figures[0] == figures[1]),
-    }
-    found.expect(figures[0] == figures[1], f"{figures[1]} is not {figures[0]}")
+    before, after = files_of(whole), files_of(other)
+    found.figures |= {"evaluations": expected.count("\n"), "identical": int(before == after)}
+    found.expect(before == after, f"{after} is not {before}")
 
 
 def read(subject: RunSubject) -> str:
