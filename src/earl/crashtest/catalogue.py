@@ -124,6 +124,13 @@ HARNESSES: Mapping[str, Harness] = {
         "the same stream in new processes with other hashes, saves and questions",
         "draws depend on the hashes of Python",
     ),
+    "stall": Harness(
+        "B7",
+        "stall",
+        20,
+        "nothing comes for so many seconds: a service without samples, a client without answers",
+        "the learner does not rest while it waits",
+    ),
     "hostile": Harness(
         "D1",
         "hostile",
