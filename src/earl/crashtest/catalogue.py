@@ -131,6 +131,13 @@ HARNESSES: Mapping[str, Harness] = {
         "nothing comes for so many seconds: a service without samples, a client without answers",
         "the learner does not rest while it waits",
     ),
+    "clock": Harness(
+        "B8",
+        "clock",
+        100,
+        "a wall clock that jumps back, far ahead, or stands still",
+        "durations are taken from the wall clock",
+    ),
     "hostile": Harness(
         "D1",
         "hostile",

@@ -106,6 +106,11 @@ class Server:
     def ask(self, verb: str, path: str, **given: Any) -> Answer:
         return ask(self.port, verb, path, **given)
 
+    def learn(self, image: Any, label: str, key: str, **headers: str) -> Answer:
+        """Teach an image under a key."""
+        more = JSON | {"Idempotency-Key": key} | headers
+        return self.ask("POST", "/learn", body=lesson(png(image), label), headers=more)
+
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.ask("GET", "/status")[1]
         return found

@@ -13,7 +13,7 @@ from earl.crashtest.exactly_once import compare
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import ended, fork, hush
 from earl.crashtest.sabotage import put
-from earl.crashtest.serving import JSON, Server, lesson, png
+from earl.crashtest.serving import Server, png
 from earl.crashtest.shutdown import saved_at
 from earl.crashtest.small import ready, stream
 from earl.service.learner import LearnerThread
@@ -68,8 +68,7 @@ def teach(server: Server, found: Found) -> None:
     """Post some samples, and wait until they are learned."""
     samples = stream(SAMPLES)
     for image, label in zip(samples.images, samples.labels, strict=True):
-        keyed = JSON | {"Idempotency-Key": f"sample-{found.figures['samples']}"}
-        status, answer = server.ask("POST", "/learn", body=lesson(png(image), label), headers=keyed)
+        status, answer = server.learn(image, label, f"sample-{found.figures['samples']}")
         found.figures["samples"] += found.expect(status == 202, f"{status} {answer}")
     server.settle()
 
