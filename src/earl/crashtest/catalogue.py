@@ -138,6 +138,20 @@ HARNESSES: Mapping[str, Harness] = {
         "a wall clock that jumps back, far ahead, or stands still",
         "durations are taken from the wall clock",
     ),
+    "growth": Harness(
+        "B9",
+        "growth",
+        1_000_000,
+        "what a service holds while samples come and go, with the model left out",
+        "what was learned stays in memory",
+    ),
+    "growth-tiny": Harness(
+        "B9",
+        "growth",
+        20_000,
+        "what a service holds while a tiny model learns, with all its training",
+        "what was learned stays in memory",
+    ),
     "hostile": Harness(
         "D1",
         "hostile",

@@ -25,7 +25,7 @@ from earl.service.refusals import Refused, StorageFailed, StorageFull
 
 WAITING = 256  # wishes that wait for the disk, at most
 TOGETHER = 64  # wishes of one transaction
-TRIMMED_AT_ONCE = 256  # operations that one transaction removes
+TRIMMED_AT_ONCE = 256  # operations that one transaction removes more than it adds
 PAGE = 4096  # bytes of a page of SQLite
 
 Admit = Callable[[Sequence[str]], None]
@@ -162,7 +162,7 @@ class Writer:
             db.execute("BEGIN IMMEDIATE")
             answers = [self._grant(db, letter) for letter in letters]
             note_outcomes(db, outcomes)
-            trimmed = min(self.trim_to, self.trimmed + TRIMMED_AT_ONCE)
+            trimmed = min(self.trim_to, self.trimmed + TRIMMED_AT_ONCE + self.last - before)
             if trimmed > self.trimmed:
                 trim(db, self.trimmed, trimmed)
             db.execute("COMMIT")
