@@ -152,6 +152,13 @@ HARNESSES: Mapping[str, Harness] = {
         "what a service holds while a tiny model learns, with all its training",
         "what was learned stays in memory",
     ),
+    "label-flood": Harness(
+        "B10",
+        "label_flood",
+        2000,
+        "a token that posts new labels, one sample each, to a service that has learned",
+        "new classes are not counted",
+    ),
     "hostile": Harness(
         "D1",
         "hostile",

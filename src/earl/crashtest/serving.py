@@ -56,6 +56,8 @@ class Server:
     asks: bool = False  # for a token
     log: Path | None = None
     quiet: bool = False  # what it prints is lost
+    memory_size: int = 20
+    headers: dict[str, str] = field(default_factory=dict)  # of every request, as a token
     port: int = field(default_factory=lambda: free_port())
     life: Life | None = None
 
@@ -90,7 +92,8 @@ class Server:
         logger.setLevel(logging.INFO)
         with bound("127.0.0.1", self.port) as listening:
             names = frozenset(LOOPBACK)
-            service = opened(self.folder, parameters(), self.limits, names, self.asks)
+            given = parameters(memory_size=self.memory_size)
+            service = opened(self.folder, given, self.limits, names, self.asks)
             serve(create_app(service), service, listening, lambda: tell(LEARNED, 1))
 
     def kill(self) -> int:
@@ -104,6 +107,7 @@ class Server:
         return self.life.wait()
 
     def ask(self, verb: str, path: str, **given: Any) -> Answer:
+        given["headers"] = self.headers | given.get("headers", {})
         return ask(self.port, verb, path, **given)
 
     def learn(self, image: Any, label: str, key: str, **headers: str) -> Answer:
