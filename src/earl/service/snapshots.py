@@ -3,6 +3,7 @@
 import copy
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import earl
@@ -10,6 +11,7 @@ from earl.errors import EarlError, SnapshotError
 from earl.estimator import EARLClassifier
 from earl.estimator.model import Model
 from earl.estimator.saving import KIND, model_state, summary
+from earl.storage.files import FlushFailed
 from earl.storage.manifest import Json, read_about, snapshots_in, step_of
 from earl.storage.snapshot import write_snapshot
 
@@ -34,9 +36,13 @@ def load(folder: Path, journal: str) -> tuple[EARLClassifier, int] | None:
 class Snapshots:
     """Writes snapshots of a model, one at a time; learning waits only while its state is copied."""
 
-    def __init__(self, folder: Path, journal: str, seconds: float) -> None:
+    def __init__(
+        self, folder: Path, journal: str, seconds: float, give_up: Callable[[str], None]
+    ) -> None:
         self.folder, self.journal, self.seconds = folder, journal, seconds
+        self.give_up = give_up  # told why the disk can be trusted no more
         self.failed: str | None = None  # why the last one could not be written
+        self.broken = False  # the disk did not take one: no other is tried
         self.bytes = 0
         self.newest = max((step_of(path) for path in snapshots_in(folder)), default=-1)
         self._thread: threading.Thread | None = None
@@ -57,7 +63,7 @@ class Snapshots:
     def take(self, model: Model, seq: int) -> None:
         """Copy the state as it is now, and have it written."""
         self.wait()
-        if seq == self.newest:
+        if seq == self.newest or self.broken:
             return
         began = time.monotonic()
         state = copy.deepcopy(model_state(model))
@@ -81,5 +87,8 @@ class Snapshots:
             self.bytes = sum(file.stat().st_size for file in path.iterdir())
         except (OSError, EarlError) as error:  # the journal still holds everything
             self.failed = f"a snapshot cannot be written: {error}"[:200]
+            if isinstance(error, FlushFailed):
+                self.broken = True
+                self.give_up(self.failed)
         else:
             self.newest, self.failed = seq, None
