@@ -132,8 +132,10 @@ def test_the_harness_sees_tracebacks_where_nothing_explains_errors(
     def unexplained(error: OSError) -> None:
         raise error
 
+    _, calls = harness.run(faulty_disk.nothing)
+    at = calls.index("fsync")
     monkeypatch.setattr(cli_end, "explained", unexplained)
-    found = harness.report([faulty_disk.fail(40, errno.ENOSPC, for_good=True)])
+    found = harness.report([faulty_disk.fail(at, errno.ENOSPC, for_good=True)])
     assert len(found) == 1 and "a traceback" in found[0] and "No space left" in found[0]
 
 
