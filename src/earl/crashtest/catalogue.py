@@ -94,7 +94,7 @@ HARNESSES: Mapping[str, Harness] = {
         "snapshot_cost",
         3000,
         "throughput with snapshots beside that without, and the way back after a stop",
-        "snapshots may take any share of the time",
+        "snapshots may take any share of the time, and learning waits until they are written",
     ),
     "inputs": Harness(
         "B2",
