@@ -11,14 +11,17 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from earl.cli.serve import LOOPBACK, opened
-from earl.crashtest.lives import LEARNED, Life, Tell, ended, fork
+from earl.crashtest.lives import LEARNED, Life, Tell, ended, fork, hush
 from earl.crashtest.small import Samples, of_images
+from earl.data.decode import formats
 from earl.errors import EarlError
 from earl.estimator import EARLClassifier
 from earl.service import snapshots
@@ -53,11 +56,14 @@ class Server:
     model: dict[str, Any] = field(default_factory=lambda: parameters())
     asks: bool = False  # for a token
     log: Path | None = None
+    quiet: bool = False  # what it prints is lost
+    headers: dict[str, str] = field(default_factory=dict)  # of every request, as a token
     port: int = field(default_factory=lambda: free_port())
     life: Life | None = None
 
     def begin(self) -> Life:
         """Start a life, which tells when it listens."""
+        warm()
         self.life = Life.begin(self._live)
         return self.life
 
@@ -75,6 +81,8 @@ class Server:
         from earl.service.http.server import bound, serve
         from earl.service.logs import log_to
 
+        if self.quiet:
+            hush()
         if self.sabotage is not None:
             self.sabotage()
         log_to(logging.FileHandler(os.devnull if self.log is None else self.log))
@@ -95,7 +103,13 @@ class Server:
         return self.life.wait()
 
     def ask(self, verb: str, path: str, **given: Any) -> Answer:
+        given["headers"] = self.headers | given.get("headers", {})
         return ask(self.port, verb, path, **given)
+
+    def learn(self, image: Any, label: str, key: str, **headers: str) -> Answer:
+        """Teach an image under a key."""
+        more = JSON | {"Idempotency-Key": key} | headers
+        return self.ask("POST", "/learn", body=lesson(png(image), label), headers=more)
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.ask("GET", "/status")[1]
@@ -110,6 +124,14 @@ class Server:
                 return status
             time.sleep(0.05)
         raise NotServing(f"it does not come to rest: {status}")
+
+
+@cache
+def warm() -> None:
+    """Import what every life would: it takes a second, and lives are forks of this process."""
+    for name in ("earl.service.http.app", "earl.service.http.server", "uvicorn.lifespan.on"):
+        import_module(name)
+    formats()
 
 
 def free_port() -> int:

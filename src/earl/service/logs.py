@@ -2,7 +2,8 @@
 
 import json
 import logging
-from datetime import UTC, datetime
+
+from earl.storage import wall_clock
 
 LEVELS = {"earl.service": logging.INFO, "uvicorn": logging.WARNING}
 KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -12,7 +13,7 @@ class JsonLines(logging.Formatter):
     """Formats a record as one line of JSON: time, level, event, and what was given with it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        time = wall_clock.now().isoformat(timespec="milliseconds")
         line = {"time": time, "level": record.levelname.lower(), "event": record.getMessage()}
         line |= {name: value for name, value in vars(record).items() if name not in KNOWN}
         if record.exc_info:
