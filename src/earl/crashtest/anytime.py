@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from earl.bench.serving import LABELS, PACE, SETTINGS, SIZE, ask, drain, fill, images
+from earl.bench.serving import PACE, SETTINGS, SIZE, ask, begun, drain, fill, images
 from earl.crashtest.gates import Gate
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.sabotage import put
@@ -67,7 +67,7 @@ def service(folder: Path, before: Any = None) -> Server:
 def warmed(client: Client, pictures: list[bytes]) -> float:
     """Teach a little, and return the samples that are learned in a second."""
     fill(client, pictures, 1)
-    client.predict(pictures[0], min_seq=LABELS, wait=10)
+    begun(client)
     rate, _ = learned_during(client, lambda: time.sleep(SECONDS / 4))
     drain(client)
     return rate
