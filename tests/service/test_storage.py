@@ -43,7 +43,7 @@ class Failing(sqlite3.Connection):
 def failing(monkeypatch: pytest.MonkeyPatch) -> type[Failing]:
     def broken(path: Path, *, read_only: bool = True) -> sqlite3.Connection:
         connect(path, read_only=read_only).close()
-        return sqlite3.connect(path, isolation_level=None, factory=Failing)
+        return sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=Failing)
 
     monkeypatch.setattr(writer, "connect", broken)
     Failing.broken, Failing.tries = None, 0

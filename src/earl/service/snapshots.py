@@ -1,6 +1,7 @@
 """Snapshots of the service: made between two steps, written by a thread, read at the start."""
 
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from earl.estimator import EARLClassifier
 from earl.estimator.model import Model
 from earl.estimator.saving import Save
 from earl.storage.background import Background
+from earl.storage.files import FlushFailed
 from earl.storage.manifest import Json, read_about, snapshots_in, step_of
 from earl.storage.snapshot import write_snapshot
 from earl.storage.state import State, copied
@@ -34,9 +36,13 @@ def load(folder: Path, journal: str) -> tuple[EARLClassifier, int] | None:
 class Snapshots:
     """Writes snapshots of a model, one at a time; learning waits only while its state is copied."""
 
-    def __init__(self, folder: Path, journal: str, seconds: float) -> None:
+    def __init__(
+        self, folder: Path, journal: str, seconds: float, give_up: Callable[[str], None]
+    ) -> None:
         self.folder, self.journal, self.seconds = folder, journal, seconds
+        self.give_up = give_up  # told why the disk can be trusted no more
         self.failed: str | None = None  # why the last one could not be written
+        self.broken = False  # the disk did not take one: no other is tried
         self.bytes = 0
         self.newest = max((step_of(path) for path in snapshots_in(folder)), default=-1)
         self._background = Background()
@@ -56,7 +62,7 @@ class Snapshots:
     def take(self, model: Model, seq: int) -> None:
         """Copy the state as it is now, and have it written."""
         self.wait()
-        if seq == self.newest:
+        if seq == self.newest or self.broken:
             return
         began = time.monotonic()
         save = Save.of(model)
@@ -75,5 +81,8 @@ class Snapshots:
             self.bytes = sum(file.stat().st_size for file in path.iterdir())
         except (OSError, EarlError) as error:  # the journal still holds everything
             self.failed = f"a snapshot cannot be written: {error}"[:200]
+            if isinstance(error, FlushFailed):
+                self.broken = True
+                self.give_up(self.failed)
         else:
             self.newest, self.failed = seq, None
