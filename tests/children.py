@@ -4,6 +4,7 @@ A new Python needs seconds until torch is there. A fork is as much a process of 
 own arguments, folder, environment, output and exit code.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -68,6 +69,7 @@ def serve() -> None:
     """Fork for every line of standard input; answer with the process id, then the exit code."""
     for name in IMPORTED:
         importlib.import_module(name)
+    gc.freeze()  # no child looks through it for garbage, and copies its pages
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

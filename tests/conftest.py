@@ -1,5 +1,6 @@
 """Shared by all tests: one thread each, no surprises from hypothesis, small ready-made learners."""
 
+import gc
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two test processes share two cores
@@ -25,10 +26,17 @@ from earl.nn.build import build
 from earl.nn.onednn import require_bfloat16
 from earl.nn.resnet import ResNet
 from earl.randomness import Randomness
+from small_networks import DIVIDED, ONE_BLOCK
 
 torch.set_num_threads(1)
 settings.register_profile("earl", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("earl")
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector leave alone what lives until the end: tests, and all modules."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +47,10 @@ def dataset() -> Dataset:
 
 @pytest.fixture(scope="session")
 def make(dataset: Dataset) -> Callable[..., Learner]:
-    """Make a small learner by name; keywords of Setting and of the method may be given."""
+    """Make a small learner by name; keywords of Setting and of the method may be given.
+
+    So may the shape of its `network`, where one block is too little.
+    """
 
     def make_learner(name: str, **given: object) -> Learner:
         shared = {k: given.pop(k) for k in list(given) if k in Setting.__dataclass_fields__}
@@ -48,11 +59,15 @@ def make(dataset: Dataset) -> Callable[..., Learner]:
         small = {"memory_size": 20, "batch_size": 8, "lr": 3e-3, "augment": augment}
         setting = Setting(image_shape=dataset.image_shape, view=view, **(small | shared))
         generator = Randomness(setting.seed).at(0, "backbone")
-        backbone = build(lambda: ResNet(depth=8, width=4), generator)
+        usual = DIVIDED if name in ("memo", "remind", "nc-fscil") else ONE_BLOCK
+        shape = given.pop("network", usual)
+        backbone = build(lambda: ResNet(**shape), generator)
         if "etf" in name or name.startswith("earl"):
             given = {"d": 15, "hidden": 16, **given}
         if name == "oddl":
             given = {"latent": 8, "vae_hidden": 32, "vae_lr": 3e-3, "threshold": 0.5, **given}
+        if name == "ranpac":
+            given = {"projected": 200, **given}
         if name in ("remind", "nc-fscil"):
             given = {"base": 20, "codebooks": 2, **given}
         return METHODS[name](backbone, setting, **given)

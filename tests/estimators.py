@@ -1,5 +1,7 @@
 """Small estimators for tests: four separable classes of 8-pixel images, and blobs of vectors."""
 
+import copy
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,15 @@ def blobs(n: int, classes: int = 3, length: int = 5) -> tuple[NDArray[np.float64
 
 def taught(n: int = 60, **given: Any) -> EARLClassifier:
     """Return a small estimator that has learned n images, each under its number as a key."""
+    if any(not isinstance(value, str | int | float) for value in given.values()):
+        return learned(n, **given)
+    return copy.deepcopy(learned_once(n, **given))
+
+
+def learned(n: int, **given: Any) -> EARLClassifier:
     clf = of_images(**given)
     clf.learn_many(TRAIN[:n], LABELS[:n], keys=range(n))
     return clf
+
+
+learned_once = cache(learned)  # by many tests

@@ -1,10 +1,19 @@
-"""Run by torchrun: every rank trains methods alone and together, and compares, in float64."""
+"""Run by torchrun: every rank trains methods alone and together, and compares, in float64.
 
+Where torchrun itself is not the question, forks of one process are ranks as well.
+"""
+
+import os
+import socket
 import sys
+import traceback
+import warnings
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import TCPStore
 from torch.testing import assert_close as close
 
 from earl.errors import EarlError
@@ -17,13 +26,14 @@ from earl.learning.learner import Learner
 from earl.methods.memo import MEMO
 from earl.nn.ranks import ALONE, Alone, Ranks
 from earl.storage.state import digest, flatten
+from small_networks import DIVIDED
 
 SHAPE, CLASSES, SAMPLES = (3, 8, 8), 4, 32
 
 
 def taught(method: str, ranks: Alone, frozen: bool = False) -> Learner:
     """Return a learner after some samples; seven of a batch do not divide by two, nor by three."""
-    settings = {"memory_size": 20, "batch_size": 7, "lr": 0.01}
+    settings = {"memory_size": 20, "batch_size": 7, "lr": 0.01, **DIVIDED}
     settings |= {"d": 2} if method == "earl" else {}  # the fourth class makes its frame grow
     experiment = Experiment(method=method, dataset="shapes", stream="disjoint", settings=settings)
     learner = learner_without_data(experiment, SHAPE, SAMPLES)
@@ -98,11 +108,11 @@ def threads() -> list[str]:
     return [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
 
 
-def main() -> None:
+def main(*methods: str) -> None:
     torch.set_default_dtype(torch.float64)
     ranks = join("cpu", timeout=60)
     assert ranks is not None
-    for method in sys.argv[1:] or METHODS.names():
+    for method in methods or METHODS.names():
         compare(method, ranks)
         if ranks.first:
             sys.stdout.write(f"{method} agrees\n")
@@ -112,5 +122,42 @@ def main() -> None:
     check_that_no_threads_are_left(ranks)
 
 
+def fork_ranks(size: int, *methods: str) -> None:
+    """Have forks of this process do as ranks; exit with as many as have failed."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        os.environ |= {"TORCHELASTIC_RUN_ID": "forks", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(listening.getsockname()[1])}
+        forks = [fork_rank(rank, size, methods) for rank in range(size)]
+        store = TCPStore(  # as torchrun's is: none of the ranks keeps it
+            "127.0.0.1",
+            listening.getsockname()[1],
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=os.dup(listening.fileno()),
+            timeout=timedelta(seconds=60),
+        )
+        ends = [os.waitpid(pid, 0)[1] for pid in forks]
+        del store
+    sys.exit(sum(end != 0 for end in ends))
+
+
+def fork_rank(rank: int, size: int, methods: tuple[str, ...]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
+        code = 1
+        try:
+            main(*methods)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return pid
+
+
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

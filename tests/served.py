@@ -17,7 +17,7 @@ from children import Children
 
 COLOURS = {"sky": (40, 90, 200), "sand": (230, 190, 110), "wood": (60, 40, 20)}
 SMALL = ("--image-size", "16", "--memory-size", "60", "--steps-per-sample", "4")
-SETTINGS = {"depth": 8, "width": 4, "d": 31, "hidden": 32, "lr": 3e-3, "batch_size": 8}
+SETTINGS = {"depth": 4, "width": 16, "d": 31, "hidden": 32, "lr": 3e-3, "batch_size": 8}
 
 
 def picture(kind: str, seed: int = 0, number: int = 0) -> bytes:

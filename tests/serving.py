@@ -26,7 +26,7 @@ from earl.service.service import Service
 from earl.service.session import Session
 from earl.service.tokens import Tokens
 
-SETTINGS = {"depth": 8, "width": 4, "d": 15, "hidden": 16, "batch_size": 8}
+SETTINGS = {"depth": 4, "width": 16, "d": 15, "hidden": 16, "batch_size": 8}
 TINY: dict[str, Any] = {"image_size": 16, "memory_size": 20, "settings": SETTINGS}
 
 

@@ -7,6 +7,10 @@ from earl.nn.build import build
 from earl.nn.resnet import ResNet
 from seeds import generator
 
+THREE_STAGES = {"depth": 8, "width": 4}
+ONE_BLOCK = {"depth": 4, "width": 16}  # 16 features; what is asked of any network needs no more
+DIVIDED = {"depth": 6, "width": 8}  # as many, for methods that divide a network between blocks
+
 
 def random(*shape, seed=0):
     return torch.randn(*shape, generator=generator(seed))

@@ -8,7 +8,7 @@ from earl.experiments.runs.directory import RunDirectory
 from earl.storage.snapshot import read_newest
 from earl.storage.state import digest
 
-SMALL = {"per_class": 20, "every": 20}  # 80 samples for a memory of 20
+SMALL = {"depth": 6, "width": 8, "per_class": 20, "every": 20}  # 80 samples for a memory of 20
 
 
 def experiment(

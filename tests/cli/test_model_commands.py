@@ -18,7 +18,15 @@ from estimators import LABELS, TEST, TRAIN
 
 ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
 SMALL = ["--image-size", "8", "--memory-size", "20", "--threads", "1", "--device", "cpu"]
-for setting in ("depth=8", "width=4", "d=15", "hidden=16", "lr=0.003", "padding=1", "batch_size=8"):
+for setting in (
+    "depth=4",
+    "width=16",
+    "d=15",
+    "hidden=16",
+    "lr=0.003",
+    "padding=1",
+    "batch_size=8",
+):
     SMALL += ["--set", setting]
 
 Earl = Callable[..., "subprocess.CompletedProcess[str]"]

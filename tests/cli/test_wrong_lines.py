@@ -20,7 +20,7 @@ SETTINGS = [  # of a run, each of which is refused
     (RUN, "width=1000000", "width = 1000000 must be from 1 to 65536"),
     (RUN, "width=60000", "width = 60000, depth = 8: the network in training would take"),
     (RUN, "width=0", "width = 0 must be from 1 to 65536"),
-    (RUN, "depth=9", "depth = 9 must be one of 8, 10, 14, 18, 34"),
+    (RUN, "depth=9", "depth = 9 must be one of 4, 6, 8, 10, 14, 18, 34"),
     (RUN, "stem=tiny", "is not one of auto, small, large"),
     (RUN, "lr=0", "lr = 0.0 must be above 0"),
     (RUN, "lr=nan", "must be a finite number"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from earl.errors import InvalidInput
 from earl.estimator.labels import LabelMap, as_array, check_label, check_labels, decode, encode
 from earl.storage.state import digest
-from estimators import LABELS, TEST, TRAIN, of_images
+from estimators import LABELS, TEST, TRAIN, of_images, taught
 
 PLAIN = (
     st.text(max_size=5) | st.integers() | st.binary(max_size=3) | st.floats(allow_nan=False)
@@ -85,9 +85,8 @@ def test_a_label_that_only_code_could_restore_is_learned_and_not_saved(tmp_path:
 @given(st.lists(LABEL, min_size=4, max_size=4, unique=True))
 def test_renamed_labels_give_renamed_answers_and_nothing_else(names: list[Any]) -> None:
     rename = dict(zip(sorted(set(LABELS)), names, strict=True))
-    plain, renamed = of_images(), of_images()
-    plain.learn_many(TRAIN[:24], LABELS[:24])
-    renamed.learn_many(TRAIN[:24], [rename[label] for label in LABELS[:24]])
+    plain, renamed = taught(24), of_images()
+    renamed.learn_many(TRAIN[:24], [rename[label] for label in LABELS[:24]], keys=range(24))
     states = [clf._model.state_dict() for clf in (plain, renamed)]  # type: ignore[union-attr]
     for state in states:
         del state["labels"]

@@ -22,7 +22,7 @@ def graph(clf: EARLClassifier, path: Path) -> tuple[Any, list[Any]]:
     return session, json.loads(session.get_modelmeta().custom_metadata_map["labels"])
 
 
-@pytest.mark.parametrize("method", ["earl", "er"])
+@pytest.mark.parametrize("method", ["earl", pytest.param("er", marks=pytest.mark.slow)])
 def test_500_images_get_the_same_classes_and_scores(method: str, tmp_path: Path) -> None:
     clf = taught(60, method=method)
     clf.forget(label=clf.classes_[1])  # has no column any more

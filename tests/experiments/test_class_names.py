@@ -22,7 +22,7 @@ from earl.report.page.page import make_page
 from earl.report.tables import make_table
 from run_folders import write_run
 
-SMALL = {"depth": 8, "width": 4, "every": 10, "memory_size": 8, "tasks": 2}
+SMALL = {"depth": 4, "width": 16, "every": 10, "memory_size": 8, "tasks": 2}
 
 
 @pytest.fixture(autouse=True)

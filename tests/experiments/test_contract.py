@@ -26,6 +26,7 @@ from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.er import ER
 from earl.nn.resnet import ResNet
 from earl.storage.state import digest
+from small_networks import DIVIDED, ONE_BLOCK
 
 DOCS = Path(__file__).parents[2] / "docs" / "methods"
 Make = Callable[..., Learner]
@@ -36,23 +37,18 @@ every_method = pytest.mark.parametrize(
 )
 
 
-BLOCKS = {"memo": 2, "remind": 2, "nc-fscil": 2}  # that these divide; one is enough for others
-BLOCKS |= {"er": 3}  # on the network of `check_method`, as its faults below
+SHORTER = dict.fromkeys(("memo", "remind", "nc-fscil"), DIVIDED)
+SHORTER |= {"er": {"depth": 8, "width": 4}}  # as that of `check_method`, and its faults below
 
 
-def shorter(blocks: int, **given: int) -> ResNet:
-    network = ResNet(**given)
-    network.blocks = network.blocks[:blocks]
-    return network
+def shorter(name: str, **given: int) -> ResNet:
+    return ResNet(**SHORTER.get(name, ONE_BLOCK))
 
 
 @every_method
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_contract(name: str, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if check != "it_learns":  # all else is asked of any network
-        monkeypatch.setattr(
-            "earl.experiments.contract.guards.ResNet", partial(shorter, BLOCKS.get(name, 1))
-        )
+    monkeypatch.setattr("earl.experiments.contract.guards.ResNet", partial(shorter, name))
     CHECKS[check](maker(METHODS[name]))
 
 
@@ -218,7 +214,7 @@ def test_views_of_their_own_do_not_hide_images_as_they_are(name: str, kept: int)
 def test_the_contract_with_an_augmented_stream(
     name: str, check: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("earl.experiments.contract.guards.ResNet", partial(shorter, BLOCKS[name]))
+    monkeypatch.setattr("earl.experiments.contract.guards.ResNet", partial(shorter, name))
     CHECKS[check](maker(METHODS[name], augment_stream=True, base=8))
 
 

@@ -17,7 +17,7 @@ from earl.experiments.experiment import Experiment
 from earl.experiments.loading import check_unchanged, facts_of_data
 from earl.experiments.runs.directory import RunDirectory
 
-SMALL = {"depth": 8, "width": 4, "every": 10, "memory_size": 8, "tasks": 2}
+SMALL = {"depth": 4, "width": 16, "every": 10, "memory_size": 8, "tasks": 2}
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from earl.experiments.places import Places
 from earl.experiments.recipes import RECIPES, recipe
 from earl.experiments.runs.directory import RunDirectory
 
-SMALL = {"depth": 8, "width": 4, "every": 10, "memory_size": 8}
+SMALL = {"depth": 4, "width": 16, "every": 10, "memory_size": 8}
 
 
 @pytest.fixture(autouse=True)

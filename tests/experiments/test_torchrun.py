@@ -13,30 +13,46 @@ from pathlib import Path
 
 import pytest
 
+from children import Children
 from earl.experiments.catalogue import METHODS
 from earl.experiments.runs.directory import RunDirectory
 from earl.storage.snapshot import read_newest
 from earl.storage.state import digest
 
+TESTS = str(Path(__file__).parents[1])
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 RUN = ["run", "--method", "earl", "--dataset", "shapes", "--stream", "disjoint"]
-RUN += ["--set", "every=20", "--threads", "1", "--snapshot-seconds", "0", "--rank-timeout", "10"]
+RUN += [
+    "--set",
+    "depth=4",
+    "--set",
+    "every=20",
+    "--threads",
+    "1",
+    "--snapshot-seconds",
+    "0",
+    "--rank-timeout",
+    "10",
+]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 
 
-def agree(ranks: int, *methods: str) -> str:
+def agree(ranks: int) -> str:
     """Return what the comparison of ranks with one process prints; it must succeed."""
-    script = str(Path(__file__).parents[1] / "ranks.py")
-    command = [*TORCHRUN, f"--nproc-per-node={ranks}", script, *methods]
+    command = [*TORCHRUN, f"--nproc-per-node={ranks}", f"{TESTS}/ranks.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
-def test_two_ranks_learn_what_one_process_learns() -> None:
-    methods = ("earl", "ewc")
-    assert agree(2, *methods) == "".join(f"{name} agrees\n" for name in methods)
+def test_two_ranks_learn_what_one_process_learns(children: Children, tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.path[:0] = [{TESTS!r}]; import ranks; ranks.fork_ranks(2, 'earl', 'ewc')"
+    )
+    done = children.run("-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "earl agrees\newc agrees\n"
 
 
 @pytest.mark.slow
@@ -53,7 +69,7 @@ class Launched:
         command = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=5", "-m", "earl", *RUN]
         with self.log.open("w") as log:
             self.process = subprocess.Popen([*command, "--out", str(out)], stdout=log, stderr=log)
-        self.path = out / "shapes" / "disjoint" / "earl,every=20" / "seed-1"
+        self.path = out / "shapes" / "disjoint" / "earl,depth=4,every=20" / "seed-1"
 
     def ranks(self) -> list[int]:
         """Return the processes of the two ranks, in this order."""

@@ -46,7 +46,7 @@ class Counted(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.net = build(lambda: ResNet(depth=8, width=4), Randomness(1).at(0, "backbone"))
+        self.net = build(lambda: ResNet(depth=4, width=16), Randomness(1).at(0, "backbone"))
         self.shown = 0
 
     def forward(self, x: Tensor) -> Tensor:

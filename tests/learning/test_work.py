@@ -86,10 +86,10 @@ def test_the_flops_of_a_stream_are_what_torch_counts(
     order = torch.randperm(len(dataset.train), generator=torch.Generator().manual_seed(0))[:44]
     x, y = dataset.train.images[order], dataset.train.labels[order]
     for part in torch.arange(44).split(22):
-        learner.observe(x[part[:14]], y[part[:14]])  # prices passes, which would be counted too
+        learner.observe(x[part[:18]], y[part[:18]])  # prices passes, which would be counted too
         before = learner.work.flops
         with FlopCounterMode(display=False) as counter:
-            learner.observe(x[part[14:]], y[part[14:]])
+            learner.observe(x[part[18:]], y[part[18:]])
         counted = counter.get_total_flops()
         assert learner.work.flops - before == pytest.approx(counted, rel=BESIDE.get(name, 0))
         learner.end_task()

@@ -17,6 +17,7 @@ from earl.learning.learner import Learner
 from earl.methods.earl.earl import EARL
 from earl.randomness import Randomness
 from earl.storage.state import digest, flatten
+from small_networks import THREE_STAGES
 from teaching import observe
 
 Make = Callable[..., Learner]
@@ -41,8 +42,8 @@ def test_no_random_numbers_are_used_for_two_things(
 
     monkeypatch.setattr(Randomness, "at", at)
     learner = make(name)
-    for half in (0, 30):
-        observe(learner, dataset, half, half + 30)
+    for half in (0, 22):
+        observe(learner, dataset, half, half + 22)
         learner.end_task()
     learner.finish()
     used = Counter(key for key, g, fresh in handed if not torch.equal(g.get_state(), fresh))
@@ -139,7 +140,7 @@ def test_every_transformation_and_policy_learns(
     negative: str, policy: str, make: Make, dataset: Dataset
 ) -> None:
     learner = make("earl", negative=negative, policy=policy)
-    observe(learner, dataset, 0, 120)
+    observe(learner, dataset, 0, 80)
     right = learner.predict(dataset.test.images) == dataset.test.labels
     assert float(right.float().mean()) > 0.5  # twice chance; a reservoir drops most newcomers
 
@@ -233,7 +234,8 @@ def test_half_as_many_bits_in_networks_change_answers_a_little_and_what_is_kept_
     name: str, make: Make, dataset: Dataset
 ) -> None:
     order = torch.arange(160).view(4, 40).T.flatten()[:24]  # the classes by turns
-    precise, coarse = (make(name, precision=p, lr=1e-4) for p in ("float32", "bfloat16"))
+    shared = {"lr": 1e-4} | ({"network": THREE_STAGES} if name == "slda" else {})
+    precise, coarse = (make(name, precision=p, **shared) for p in ("float32", "bfloat16"))
     for learner in (precise, coarse):
         for i in order.split(1):
             learner.observe(dataset.train.images[i], dataset.train.labels[i])

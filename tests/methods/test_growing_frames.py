@@ -74,8 +74,14 @@ def test_any_order_of_arrival_keeps_all_parts_together(
     assert learner.frame.etf == learner.frame.etf.of_dimensions(d).for_classes(len(set(labels)))
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-@pytest.mark.parametrize("at", [5, 9, 12, 20])  # before, at and after the first growth
+WHEN = [("earl", at) for at in (5, 9, 12, 20)]  # before, at and after the first growth
+WHEN += [(name, 9) for name in VARIANTS[1:]]
+SLOWLY = [(name, at) for name in VARIANTS[1:] for at in (5, 12, 20)]
+
+
+@pytest.mark.parametrize(
+    ("name", "at"), [*WHEN, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in SLOWLY)]
+)
 def test_a_state_loads_exactly_before_at_and_after_growth(name: str, at: int, make: Make) -> None:
     samples = list(many(6, 4))
     learner, fresh, grown = (make(name, d=2) for _ in range(3))

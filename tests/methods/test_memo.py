@@ -202,6 +202,8 @@ def test_only_the_package_s_resnet_can_be_split(memo: Memo) -> None:
     setting = memo().setting
     with pytest.raises(InvalidSetting, match=r"takes a ResNet of earl.nn, not Sequential"):
         MEMO(nn.Sequential(nn.Flatten(), nn.Linear(192, 8)), setting)
+    with pytest.raises(InvalidSetting, match="this network has one stage"):
+        MEMO(ResNet(depth=4, width=2), memo().setting)
 
 
 @pytest.mark.parametrize(("depth", "blocks"), [(8, 1), (14, 2), (18, 2), (34, 3)])

@@ -65,7 +65,7 @@ def test_class_means_are_those_of_the_memory_and_of_all_that_came_later(
     assert sorted(classes.tolist()) == [0, 1, 2, 3]
     for mean, c in zip(means, classes, strict=True):
         torch.testing.assert_close(mean, maps[y == c].mean(dim=0), atol=1e-5, rtol=1e-5)
-    assert means[0].nbytes == 4 * 8 * 4 * 4
+    assert means[0].nbytes == 4 * 8 * 8 * 8
 
 
 @both

@@ -20,6 +20,7 @@ from earl.nn.augment import View
 from earl.nn.modes import train_forward
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
+from small_networks import THREE_STAGES
 from teaching import observe, training_passes
 
 Make = Callable[..., Learner]
@@ -210,7 +211,8 @@ def test_the_choice_never_touches_test_data(polrs: Callable[..., PoLRS], dataset
 def test_a_learner_saved_around_the_end_of_a_window_goes_on_exactly(
     at: int, polrs: Callable[..., PoLRS], dataset: Dataset, tmp_path: Path
 ) -> None:
-    learner, fresh = polrs(window=10, iterations=0.75), polrs(window=10, iterations=0.75)
+    shared = {"window": 10, "iterations": 0.75, "network": THREE_STAGES}
+    learner, fresh = polrs(**shared), polrs(**shared)
     observe(learner, dataset, 0, at)
     learner.window.right[2] += 3  # the fast one leads, so the rate will change
     write_snapshot(tmp_path, at, learner.state_dict(), about={})

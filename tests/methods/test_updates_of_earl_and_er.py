@@ -112,7 +112,7 @@ def test_augmenting_both_parts_of_a_batch_at_once_changes_no_bit(
     for one_by_one in (False, True):  # a function of another kind is called for each part
         given = (lambda x, generator: augment(x, generator)) if one_by_one else augment
         learner = make("earl", negative=negative, preparatory_count=count, augment=given)
-        observe(learner, dataset, 0, 30)
+        observe(learner, dataset, 0, 12)
         digests.add(digest(learner.state_dict()))
     assert len(digests) == 1
 

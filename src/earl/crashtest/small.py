@@ -16,12 +16,14 @@ from earl.experiments.experiment import Experiment
 CLASSES = 4
 TRAINING = {"batch_size": 8, "lr": 3e-3}
 PLAIN = {"padding": 1, "flip": False, "rand_augment": False}
-NETWORK = {"depth": 8, "width": 4}
+NETWORK = {"depth": 4, "width": 16}
+DIVIDED = {"depth": 6, "width": 8}  # for methods that freeze the first of its blocks
 OWN: dict[str, dict[str, Any]] = {  # of each method, in proportion to such images
     "earl": {"d": 15, "hidden": 16},
     "oddl": {"latent": 8, "vae_hidden": 32},
-    "remind": {"base": 20, "codebooks": 2, "codewords": 16},
-    "nc-fscil": {"base": 20, "codebooks": 2, "codewords": 16},
+    "remind": {"base": 20, "codebooks": 2, "codewords": 16, **DIVIDED},
+    "nc-fscil": {"base": 20, "codebooks": 2, "codewords": 16, **DIVIDED},
+    "ranpac": {"projected": 200},
 }
 
 
@@ -39,7 +41,8 @@ def of_images(method: str = "earl", **given: Any) -> EARLClassifier:
 
 def of_vectors(method: str = "earl", **given: Any) -> EARLClassifier:
     """Return a small estimator of vectors; keywords are its parameters."""
-    own = OWN["earl"] if method.startswith("earl") or "etf" in method else {}
+    own = OWN["earl"] if method.startswith("earl") or "etf" in method else OWN.get(method, {})
+    own = {name: value for name, value in own.items() if name not in NETWORK}
     settings = {**TRAINING, **own, **given.pop("settings", {})}
     usual: dict[str, Any] = {"backbone": None, "memory_size": 20, "device": "cpu", "threads": 1}
     return EARLClassifier(method=method, **(usual | given), settings=settings)

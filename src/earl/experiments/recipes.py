@@ -42,6 +42,7 @@ RECIPES: Mapping[str, Mapping[str, Value]] = {
         "hidden": 16,
         "latent": 8,
         "vae_hidden": 64,
+        "projected": 200,
         "codebooks": 2,
         "codewords": 32,  # a tenth of the vectors of 20 images
         "padding": 1,

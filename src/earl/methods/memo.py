@@ -190,7 +190,9 @@ class Extractors(nn.Module):
                 "MEMO copies the last stage of the network and has to know where it begins: it "
                 f"takes a ResNet of earl.nn, not {type(backbone).__name__}"
             )
-        first = max(i for i, block in enumerate(backbone.blocks) if block.stride != 1)
+        strided = [i for i, block in enumerate(backbone.blocks) if block.stride != 1]
+        require(bool(strided), "MEMO copies the last of several stages; this network has one stage")
+        first = strided[-1]
         self.base = nn.Sequential(backbone.stem, backbone.blocks[:first])
         self.special = nn.ModuleList([backbone.blocks[first:]])
         self._given = learning(self.special[0])

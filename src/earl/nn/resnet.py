@@ -7,7 +7,8 @@ from torch.nn import functional as F
 
 from earl.errors import require
 
-BLOCKS = {8: (1, 1, 1), 10: (1, 1, 1, 1), 14: (2, 2, 2), 18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
+BLOCKS = {4: (1,), 6: (1, 1), 8: (1, 1, 1), 10: (1, 1, 1, 1), 14: (2, 2, 2), 18: (2, 2, 2, 2)}
+BLOCKS |= {34: (3, 4, 6, 3)}
 
 
 class BasicBlock(nn.Module):
