@@ -97,11 +97,7 @@ HARNESSES: Mapping[str, Harness] = {
         "snapshots may take any share of the time, and learning waits until they are written",
     ),
     "inputs": Harness(
-        "B2",
-        "inputs",
-        10_000,
-        "generated calls of observe and predict",
-        "images are not checked",
+        "B2", "inputs", 10_000, "generated calls of observe and predict", "images are not checked"
     ),
     "tiny-states": Harness(
         "B4",
@@ -244,11 +240,7 @@ HARNESSES: Mapping[str, Harness] = {
         "a refusal repeats what was sent",
     ),
     "bombs": Harness(
-        "C8",
-        "bombs",
-        60,
-        "images that promise more than they are",
-        "images may be of any size",
+        "C8", "bombs", 60, "images that promise more than they are", "images may be of any size"
     ),
     "auth": Harness(
         "C9",
@@ -279,11 +271,7 @@ HARNESSES: Mapping[str, Harness] = {
         "a full disk counts as one that has failed",
     ),
     "shutdown": Harness(
-        "C11",
-        "shutdown",
-        10,
-        "SIGTERM while clients post",
-        "it ends without a snapshot",
+        "C11", "shutdown", 10, "SIGTERM while clients post", "it ends without a snapshot"
     ),
     "poison-removal": Harness(
         "C12",
