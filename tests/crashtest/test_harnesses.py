@@ -25,7 +25,13 @@ SMALL = {
     "hostile": 50,
     "configs": 60,
     "fuzz": 60,
-    "bombs": 10,
+    "bombs": 5,
+    "predict-while-learning": 0,
+    "torn-reads": 40,
+    "slow-clients": 6,
+    "auth": 2,
+    "log-lines": 25,
+    "honest-health": 1,
 }
 SLOW = {  # they start new processes, the clock decides, or a faster one is like them
     "points-run": 4,
@@ -36,13 +42,24 @@ SLOW = {  # they start new processes, the clock decides, or a faster one is like
     "snapshot-cost": 400,
     "kills-service": 5,
     "exactly-once": 5,
+    "io-errors": 12,
+    "results": 6,
+    "stall": 1,
+    "clock": 10,
+    "growth": 2000,
+    "growth-tiny": 1000,
+    "label-flood": 25,
     "power-cuts": 4,
     "disk-full": 60,
     "shutdown": 2,
+    "staleness": 20,
+    "overload": 1,
+    "poison-removal": 12,
 }
 NEW = {*SLOW} - {"crash-loop-run", "snapshot-cost"}
 SABOTAGED = SMALL | SLOW | {"kills-model": 12, "kills-run": 12, "corruption-model": 20}
 SABOTAGED |= {"corruption-run": 20, "points-model": 8, "points-run": 16, "versions": 40}
+SABOTAGED |= {"io-errors": 2, "clock": 4}
 SABOTAGED |= {"crash-loop-model": 300, "crash-loop-run": 300, "snapshot-cost": 20, "hostile": 60}
 
 

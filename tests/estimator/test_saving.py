@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from test_estimator import Pooled
 
 from earl import EARLClassifier
 from earl.errors import DirectoryInUse, EarlError, InvalidSetting, SnapshotError
+from earl.estimator.samples import teach
 from earl.storage.files import lock_directory
 from earl.storage.snapshot import write_snapshot
 from estimators import LABELS, TEST, TRAIN, blobs, of_images, of_vectors, taught
@@ -153,3 +155,29 @@ def test_threads_are_those_of_the_save_unless_others_are_asked_for(tmp_path: Pat
         clf.learn_one(TRAIN[5], LABELS[5])
         assert clf._model is not None and clf._model.threads == expected
     assert torch.get_num_threads() == 1
+
+
+def pictures(folder: Path, number: int) -> list[tuple[Path, str]]:
+    folder.mkdir()
+    files = [(folder / f"{i}.png", str(LABELS[i])) for i in range(number)]
+    for (path, _), image in zip(files, TRAIN, strict=False):
+        Image.fromarray(image).save(path)
+    return files
+
+
+def test_saves_beside_learning_change_nothing(tmp_path: Path) -> None:
+    files, whole, saved = pictures(tmp_path / "images", 8), of_images(), of_images()
+    for _ in teach(whole, files, tmp_path / "whole"):
+        pass
+    for _ in teach(saved, files, tmp_path / "saved", seconds=0.0):
+        pass
+    assert saved.digest() == whole.digest() == EARLClassifier.load(tmp_path / "saved").digest()
+    assert len(list((tmp_path / "saved").glob("snap-*"))) == 2
+
+
+def test_a_save_beside_learning_that_fails_is_an_error_of_whoever_learns(tmp_path: Path) -> None:
+    (tmp_path / "model").touch()
+    lessons = teach(of_images(), pictures(tmp_path / "images", 8), tmp_path / "model", seconds=0.0)
+    assert next(lessons).step == 1
+    with pytest.raises(SnapshotError, match="is a file; choose another place"):
+        list(lessons)

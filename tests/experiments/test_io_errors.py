@@ -13,7 +13,8 @@ from earl.cli.app import app
 from earl.cli.end import outcome
 from earl.cli.failures import ADVICE, explained
 from earl.crashtest import disk as faulty_disk
-from earl.experiments.runs import historyfile
+from earl.crashtest.points import Early
+from earl.experiments.runs import historyfile, saves
 from earl.experiments.runs.clock import Clock
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.ENOLCK, errno.EROFS, errno.EACCES, errno.EMFILE)
@@ -24,7 +25,7 @@ SMALL = ["--limit", "16", "--threads", "1", "--set", "every=8", "--set", "depth=
 def steady_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot at every fifth sample, whatever the clock says: every run makes the same calls."""
     turns = itertools.count(1)
-    monkeypatch.setattr(Clock, "due", lambda self: next(turns) % 5 == 0)
+    monkeypatch.setattr(Clock, "due", lambda self, writing: next(turns) % 5 == 0)
 
 
 @dataclass
@@ -131,8 +132,10 @@ def test_the_harness_sees_tracebacks_where_nothing_explains_errors(
     def unexplained(error: OSError) -> None:
         raise error
 
+    _, calls = harness.run(faulty_disk.nothing)
+    at = calls.index("fsync")
     monkeypatch.setattr(cli_end, "explained", unexplained)
-    found = harness.report([faulty_disk.fail(40, errno.ENOSPC, for_good=True)])
+    found = harness.report([faulty_disk.fail(at, errno.ENOSPC, for_good=True)])
     assert len(found) == 1 and "a traceback" in found[0] and "No space left" in found[0]
 
 
@@ -140,6 +143,7 @@ def test_the_harness_sees_a_history_that_is_not_cut_back(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: lines after the snapshot a run goes on from stay; the run sees it and stops."""
+    monkeypatch.setattr(saves, "Background", Early)  # so that a line follows the last snapshot
     monkeypatch.setattr(historyfile, "replace_text", careless(historyfile.replace_text))
     _, calls = harness.run(faulty_disk.nothing)
     saving = [at for at, name in enumerate(calls) if name == "mkdir"]  # of later snapshots

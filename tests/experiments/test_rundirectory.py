@@ -9,11 +9,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
 from earl.errors import DirectoryInUse, EarlError, SnapshotError
 from earl.evaluation.history import read_history
+from earl.experiments.runs import saves
 from earl.experiments.runs.directory import RunDirectory
 from earl.storage.snapshot import read_newest
 from small_runs import SMALL, assert_same, experiment, finish
@@ -63,6 +66,26 @@ def test_leaving_the_loop_saves_and_the_run_goes_on_exactly(
 
 def test_snapshots_in_between_change_nothing(whole: RunDirectory, tmp_path: Path) -> None:
     assert_same(finish(RunDirectory(tmp_path, experiment()), snapshot_seconds=0.0), whole)
+
+
+def test_learning_goes_on_while_a_snapshot_is_written(
+    whole: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, write, steps = Event(), saves.write_snapshot, []
+
+    def held(root: Path, step: int, *rest: Any, **named: Any) -> Path:
+        steps.append(step)
+        assert gate.wait(60)
+        return write(root, step, *rest, **named)
+
+    monkeypatch.setattr(saves, "write_snapshot", held)
+    run = RunDirectory(tmp_path, experiment())
+    for moment in run.run(device="cpu", threads=1, snapshot_seconds=0.0):
+        if moment.step == 45:  # two evaluations are in the history by now
+            assert steps == [1] and not (tmp_path / "snapshots").exists()
+            gate.set()
+    assert len(steps) > 1
+    assert_same(run, whole)
 
 
 NURSERY = f"""

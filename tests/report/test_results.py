@@ -58,6 +58,14 @@ def test_a_table_has_means_deviations_paired_differences_and_what_was_not_run(
     assert "streams of 80 samples, seeds 1, 2" in text and "`earl sweep small`" in text
 
 
+def test_costs_that_are_asked_for_have_columns(tmp_path: Path) -> None:
+    write_pages(published(tmp_path, DESCRIBED + 'costs = ["bytes", "flops"]\n'))
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| A_last | bytes | training |\n" in text
+    with pytest.raises(InvalidSetting, match="the cost 'byte'; did you mean 'bytes'"):
+        write_pages(published(tmp_path / "2", DESCRIBED + 'costs = ["byte"]\n'))
+
+
 def test_a_page_that_was_filled_is_not_stale_until_a_number_in_it_changes(tmp_path: Path) -> None:
     description = published(tmp_path)
     page = tmp_path / "page.md"

@@ -4,8 +4,6 @@ import io
 import json
 import logging
 import random
-import socket
-import time
 from typing import Any
 
 import httpx2
@@ -13,7 +11,6 @@ import pytest
 from PIL import Image
 
 from earl.service import logs
-from earl.service.http import deadlines
 from earl.service.service import Service
 from serving import bearer, png, settle
 
@@ -89,7 +86,7 @@ def test_foreign_hosts_and_pages_of_other_origins_are_refused(client: httpx2.Cli
         (b"GIF89a", 415),
         (png(1)[:-40], 422),
         (picture("PNG", (9000, 10)), 413),
-        (picture("PNG", (4100, 4100), "1"), 413),
+        (picture("PNG", (4100, 3100), "1"), 413),
         (picture("TIFF", (4, 4)), 415),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n", 415),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415),
@@ -181,27 +178,6 @@ def test_random_requests_change_nothing_and_break_nothing(
         if answer.status_code >= 400:
             assert len(answer.content) <= 1024
     assert state_of(service) == before
-
-
-@pytest.mark.parametrize(
-    ("sent", "deadline"),
-    [
-        (b"", "IDLE"),
-        (b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Sl", "HEADER"),
-        (b"POST /learn HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{", "BODY"),
-    ],
-)
-def test_slow_clients_are_cut_off(
-    sent: bytes, deadline: str, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deadlines, deadline, 0.2)
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as slow:
-        slow.sendall(sent)
-        began = time.monotonic()
-        while slow.recv(4096):  # an answer may come before the end
-            pass
-        assert time.monotonic() - began < 9  # else it would have been the timeout of the test
 
 
 def test_every_line_of_the_log_is_an_event_in_ascii() -> None:

@@ -1,5 +1,7 @@
 """A disk that fails or is full: nothing is acknowledged that is not on it, and answers go on."""
 
+import errno
+import os
 import sqlite3
 import time
 from pathlib import Path
@@ -43,7 +45,7 @@ class Failing(sqlite3.Connection):
 def failing(monkeypatch: pytest.MonkeyPatch) -> type[Failing]:
     def broken(path: Path, *, read_only: bool = True) -> sqlite3.Connection:
         connect(path, read_only=read_only).close()
-        return sqlite3.connect(path, isolation_level=None, factory=Failing)
+        return sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=Failing)
 
     monkeypatch.setattr(writer, "connect", broken)
     Failing.broken, Failing.tries = None, 0
@@ -200,6 +202,29 @@ def test_with_retention_the_journal_keeps_what_the_older_snapshot_needs(folder: 
     settle(session)
     assert session.learner.clf.digest() == digest
     session.stop()
+
+
+def test_a_snapshot_that_cannot_be_flushed_ends_teaching_and_none_is_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(folder, TINY)
+    session.start()
+    post(session, 1)
+    settle(session)
+    tries = []
+
+    def fail(fd: int) -> None:
+        tries.append(fd)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    session.learner.snapshot()
+    session.snapshots.wait()
+    with pytest.raises(StorageFailed, match="snapshot"):
+        post(session, 2)
+    assert "storage failed" in session.reasons()[0] and session.published.seq == 1
+    session.stop()
+    assert len(tries) == 1 and not list(folder.glob("*snap-*"))
 
 
 def test_storage_failed_is_said_at_once(folder: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import platform
 import subprocess
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 import earl
 from earl.bench.measured import Measured
 from earl.experiments.machine import workers
+from earl.storage import wall_clock
 
 Rows = Sequence[tuple[str, Measured]]
 
@@ -20,7 +20,7 @@ Rows = Sequence[tuple[str, Measured]]
 def summary(found: Rows, quick: bool, seconds: float, at: str) -> dict[str, Any]:
     """Return a benchmark, begun at a commit, as one JSON object."""
     return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "date": wall_clock.now().strftime("%Y-%m-%d"),
         "earl": earl.__version__,
         "commit": at,
         "machine": machine(),

@@ -116,7 +116,7 @@ def answered(found: list[dict[str, float]]) -> Iterator[Measured]:
 def turn(client: Any, pictures: list[bytes], seconds: float, rate: float) -> dict[str, float]:
     """Return the figures of one turn: asked while it learns, then idle."""
     fill(client, pictures, int(2 * seconds * rate))
-    client.predict(pictures[0], min_seq=1, wait=10)
+    begun(client)
     busy = ask(client, pictures, seconds, PACE)
     answers = len(ask(client, pictures, seconds / 2, 0.0)) / (seconds / 2)
     assert client.status()["waiting"], "the service ran out of samples; post more"
@@ -161,6 +161,12 @@ def fill(client: Any, pictures: list[bytes], count: int) -> None:
     for start in range(0, count, IMAGES):
         labels = [str((start + place) % LABELS) for place in range(IMAGES)]
         client.learn_many(pictures, labels)
+
+
+def begun(client: Any) -> None:
+    """Wait until the service can answer."""
+    while not client.status()["classes"]:
+        time.sleep(0.2)
 
 
 def drain(client: Any) -> None:

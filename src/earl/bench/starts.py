@@ -141,19 +141,39 @@ def start(effort: Effort) -> Iterator[Measured]:
 
 
 def table(effort: Effort) -> Iterator[Measured]:
-    """Time `earl table` on a folder of many runs beside `earl list`, which reads nothing."""
+    """Time the commands that read a folder of many runs beside `earl list`, which reads nothing.
+
+    Some also write much or import a library that draws, so their figures only inform.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        write_runs(Path(folder), RUNS)
-        words = ["table", folder]
-        things = {
-            "earl table": running([*COMMAND, *words]),
-            "earl list": running([*COMMAND, "list"]),
-        }
+        write_runs(Path(folder) / "runs", RUNS)
+        readers = reading(folder)
+        things = {name: running([*COMMAND, *words]) for name, words in readers.items()}
+        things["earl list"] = running([*COMMAND, "list"])
         times = take_turns(things, effort, clock=time.perf_counter)
-        heavy = imports_torch(words)
-    case = f"earl table on {RUNS} runs ÷ earl list"
-    yield ratio_of(case, times, "earl table", "earl list", target=3.0)
-    yield Measured(case="earl table imports torch", value=heavy, unit="", target=0)
+        heavy = sum(imports_torch(words) for words in readers.values())
+    for name in readers:
+        case = f"{name} on {RUNS} runs ÷ earl list"
+        target = 3.0 if name in ONLY_READ else None
+        yield ratio_of(case, times, name, "earl list", target=target)
+    yield Measured(case="commands of these that import torch", value=heavy, unit="", target=0)
+
+
+ONLY_READ = ("earl table", "earl reproduce --status")
+
+
+def reading(folder: str) -> dict[str, list[str]]:
+    """Return commands that read the runs in a folder, by name; what they write goes there too."""
+    runs = f"{folder}/runs"
+    readers = {
+        "earl table": ["table", runs],
+        "earl reproduce --status": ["reproduce", "--status", "--out", runs],
+        "earl export csv": ["export", "csv", runs, "-o", f"{folder}/csv"],
+        "earl figure curves": ["figure", "curves", runs, "-o", f"{folder}/curves.png"],
+    }
+    if find_spec("plotly") and find_spec("jinja2"):
+        readers["earl report"] = ["report", runs, "-o", f"{folder}/report.html"]
+    return readers
 
 
 def write_runs(folder: Path, count: int) -> None:

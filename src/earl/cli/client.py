@@ -81,23 +81,27 @@ def lesson_of(
 
 
 def follow(client: "Client", steps: Any, total: int) -> "Fed":
-    """Teach to the end and show how it goes; the first Ctrl-C or SIGTERM ends it."""
+    """Teach to the end and show how it goes; the first Ctrl-C or SIGTERM ends it at once.
+
+    It may wait for a service that does not answer. What was sent counts once, so nothing is lost.
+    """
     from rich.console import Console
 
-    from earl.cli.progress import stop_on_signal
+    from earl.cli.progress import Stopped, stop_on_signal
     from earl.service.feeding import Fed
 
     fed, console, shown = Fed(total), Console(stderr=True), 0.0
-    with stop_on_signal() as stop:
-        for fed in steps:
-            due = time.monotonic() - shown >= (1 if console.is_terminal else 10)
-            if due or fed.done == fed.total:
-                shown = time.monotonic()
-                line = state(fed, client)
-                console.print(line, highlight=False, markup=False, soft_wrap=True)
-            if stop.number:
-                complain("Stopped. Go on with the same command")
-                raise typer.Exit(128 + stop.number)
+    try:
+        with stop_on_signal(at_once=True):
+            for fed in steps:
+                due = time.monotonic() - shown >= (1 if console.is_terminal else 10)
+                if due or fed.done == fed.total:
+                    shown = time.monotonic()
+                    line = state(fed, client)
+                    console.print(line, highlight=False, markup=False, soft_wrap=True)
+    except Stopped as stopped:
+        complain("Stopped. Go on with the same command")
+        raise typer.Exit(128 + stopped.number) from None
     return fed
 
 

@@ -104,7 +104,7 @@ def lines_of(kind: str, detailed: bool) -> "Iterator[str]":
 
 
 def method_lines() -> "Iterator[str]":
-    form = "{:<15} {:<16} {:<5} {:<16} {:>7}  {}"
+    form = "{:<15} {:<16} {:<5} {:<17} {:>7}  {}"
     yield form.format("name", "paper", "tasks", "stores", "compute", "in a few words")
     for entry in catalogue.METHODS:
         facts = entry.facts

@@ -28,19 +28,25 @@ class Stopped(Exception):
 class Stop:
     """Remembers the first SIGINT or SIGTERM, so that a run ends between two samples."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: bool) -> None:
         self.number: int | None = None
+        self.at_once = at_once
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:  # asked twice: do not wait any longer
             raise KeyboardInterrupt
         self.number = number
+        if self.at_once:
+            raise Stopped(number)
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[Stop]:
-    """Within this context the first Ctrl-C or SIGTERM only sets `stop.number`."""
-    stop = Stop()
+def stop_on_signal(*, at_once: bool = False) -> Iterator[Stop]:
+    """Within this context the first Ctrl-C or SIGTERM only sets `stop.number`.
+
+    With `at_once` it raises Stopped instead: for what has nothing to save.
+    """
+    stop = Stop(at_once=at_once)
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop

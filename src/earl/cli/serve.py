@@ -43,7 +43,12 @@ Retention = Annotated[
 NewClasses = Annotated[
     int, typer.Option(min=0, help="New classes an hour of a token that is no admin.")
 ]
-
+Requests = Annotated[
+    int, typer.Option(min=1, help="Requests a minute of a token that is no admin.")
+]
+OwnRequests = Annotated[
+    int | None, typer.Option("--requests", min=1, help="Requests a minute; as `earl serve` says.")
+]
 ForLabelStudio = Annotated[
     bool, typer.Option("--label-studio", help="Answer Label Studio, below /label-studio.")
 ]
@@ -75,6 +80,7 @@ def serve(
     journal_gib: JournalGib = 16.0,
     retention: Retention = None,
     new_classes: NewClasses = 20,
+    requests: Requests = 6000,
     snapshot_seconds: SnapshotSeconds = 30.0,
     label_studio: ForLabelStudio = False,
     label_studio_files: StudioFiles = None,
@@ -103,7 +109,7 @@ def limits_of(asked: dict[str, Any]) -> "Limits":
     """Return the limits that a command line asks for."""
     from earl.service.limits import Limits
 
-    same = ("waiting", "retention", "new_classes", "snapshot_seconds")
+    same = ("waiting", "retention", "new_classes", "requests", "snapshot_seconds")
     chosen = {name: asked[name] for name in same}
     return Limits(journal=int(asked["journal_gib"] * GIB), **chosen)
 
@@ -164,14 +170,9 @@ def run(
     """Listen and answer until a signal comes."""
     from earl.service.http.app import create_app
     from earl.service.http.server import serve
-    from earl.service.logs import JsonLines
+    from earl.service.logs import log_to
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    for name, level in (("earl.service", logging.INFO), ("uvicorn", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
+    log_to(logging.StreamHandler(sys.stderr))
     number = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{number}/"
@@ -220,13 +221,14 @@ def add(
         list[str] | None,
         typer.Option(help="predict, learn, learn:new-class or admin; the first three."),
     ] = None,
+    requests: OwnRequests = None,
     as_json: Json = False,
 ) -> None:
     """Make a token and print its secret, which is kept nowhere."""
     from earl.service.labels import checked_text
     from earl.service.tokens import SCOPES, Tokens
 
-    secret = Tokens(state).add(checked_text(name, "name"), scope or SCOPES[:3])
+    secret = Tokens(state).add(checked_text(name, "name"), scope or SCOPES[:3], requests)
     if as_json:
         print_json({"name": name, "token": secret})
     else:
@@ -238,12 +240,13 @@ def list_tokens(state: State = Path("state"), as_json: Json = False) -> None:
     """List the tokens by name, with what they may do."""
     from earl.service.tokens import Tokens
 
-    found = {token.name: list(token.scopes) for token in Tokens(state).all()}
+    tokens = Tokens(state).all()
     if as_json:
-        print_json(found)
+        print_json({token.name: list(token.scopes) for token in tokens})
         return
-    for name, scopes in found.items():
-        say(f"{name}: {', '.join(scopes)}")
+    for token in tokens:
+        rate = f"; {token.requests:,} requests a minute" if token.requests else ""
+        say(f"{token.name}: {', '.join(token.scopes)}{rate}")
 
 
 @app.command()

@@ -18,7 +18,7 @@ def main(words: list[str]) -> int:
     """Carry out a command line; 0 if the harness keeps its bar, 1 if not, 2 if it is unknown."""
     asked = parser().parse_args(words)
     if asked.name is None:
-        say("\n".join(f"{h.bar:<4} {n:<20} {h.about}" for n, h in HARNESSES.items()))
+        say("\n".join(f"{h.bar:<4} {n:<22} {h.about}" for n, h in HARNESSES.items()))
         return 0
     harness = HARNESSES[asked.name]
     count = harness.count if asked.count is None else asked.count

@@ -48,7 +48,7 @@ class TaughtModel(ModelSubject):
 def crash_loop_run(trial: Trial) -> Found:
     """A run; the sabotage saves nothing before the end."""
     if trial.sabotage:
-        put(Clock, "due", lambda clock: False)
+        put(Clock, "due", lambda clock, writing: False)
     whole, other = (ClockedRun(trial.place / n, trial.count) for n in ("whole", "killed"))
     return looped(trial, whole, other)
 

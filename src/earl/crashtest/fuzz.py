@@ -1,12 +1,10 @@
-"""C7, C8 and C9: requests that nobody should send are refused, briefly, and change nothing."""
+"""C7: requests that nobody should send are refused, briefly, and change nothing."""
 
 import http.client
 import json
 import random
-import struct
 import time
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from earl.crashtest.harness import Found, Trial
@@ -149,100 +147,3 @@ def echoing() -> None:
 
     for name in ("on_refused", "on_http_error", "on_invalid"):
         put(errors, name, echo)
-
-
-# ---- C8
-
-
-def bombs(trial: Trial) -> Found:
-    """Send images that promise more than they are; the sabotage looks at no size before."""
-    ready()
-    server = Server(trial.place / "state", sabotage=unlimited if trial.sabotage else None).start()
-    image = png(stream(4).images[0])
-    server.ask("POST", "/learn", body=lesson(image, "a"), headers=JSON)
-    server.ask("POST", "/predict", body=question(image), headers=JSON)
-    server.settle()
-    assert server.life is not None
-    held, used = memory_of(server.life.pid), cpu_of(server.life.pid)
-    found = trial.found(bombs=0, refused=0, mb=0.0, cpu_ms=0.0)
-    for number, (name, data) in enumerate(bomb_files(trial.rng)):
-        if number == trial.count:
-            break
-        found.figures["bombs"] += 1
-        body = lesson(data, "a") if number % 2 else question(data)
-        path = "/learn" if number % 2 else "/predict"
-        status, answer = server.ask("POST", path, body=body, headers=JSON)
-        found.figures["refused"] += 400 <= status < 500
-        found.expect(400 <= status < 500, f"{name}: {status} {str(answer)[:100]}")
-    more = round(memory_of(server.life.pid) - held, 1)
-    each = 1000 * (cpu_of(server.life.pid) - used) / max(1, found.figures["bombs"])
-    found.figures |= {"mb": more, "cpu_ms": round(each, 1)}
-    found.expect(more < 64, f"{more} MB more were held")
-    found.expect(each < 200, f"{each:.0f} ms were calculated for each")
-    found.expect(server.stop() == 0, "it did not end in peace")
-    return found
-
-
-def bomb_files(rng: random.Random) -> Iterator[tuple[str, bytes]]:
-    """Yield images that are too large, cut short, or something else, without end."""
-    small = png(stream(4).images[0])
-    while True:
-        side = rng.choice([9400, 20_000, 60_000])
-        yield f"a PNG of {side} x {side} in one bit", png_of(side, side, depth=1)
-        yield "a PNG of 30,000 x 1", png_of(30_000, 1)
-        yield "a PNG that is cut short", small[: rng.randrange(8, len(small) - 12)]
-        yield "a text of 50 MB in a PNG", with_chunk(small[:-12], b"zTXt", 50)
-        yield (
-            "an animation without frames",
-            b"GIF89a" + struct.pack("<HHBBB", 60_000, 60_000, 0, 0, 0),
-        )
-        yield "a TIFF", b"II*\0" + rng.randbytes(60)
-        yield "a BMP of 60,000 x 60,000", bmp_of(60_000, 60_000)
-        yield "a page and an image", b"<html><script>alert(1)</script>" + small
-        yield "an archive", b"PK\3\4" + small
-        yield "noise", rng.randbytes(2000)
-
-
-def png_of(width: int, height: int, depth: int = 8) -> bytes:
-    """Return a PNG of zeros that promises so many pixels, in few bytes."""
-    row = 1 + -(-width * depth // 8)
-    data = zlib.compress(bytes(min(row * height, 20_000_000)), 9)
-    head = struct.pack(">IIBBBBB", width, height, depth, 0, 0, 0, 0)
-    chunks = [chunk(b"IHDR", head), chunk(b"IDAT", data), chunk(b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-
-
-def chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-
-def with_chunk(start: bytes, name: bytes, megabytes: int) -> bytes:
-    """Return a PNG whose end is missing, with a text that unpacks to so much."""
-    text = b"k\0\0" + zlib.compress(bytes(megabytes << 20), 9)
-    return start[:33] + chunk(name, text) + start[33 : len(start) // 2]
-
-
-def bmp_of(width: int, height: int) -> bytes:
-    head = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 24, 0, 0, 0, 0, 0, 0)
-    return b"BM" + struct.pack("<IHHI", 54, 0, 0, 54) + head
-
-
-def memory_of(pid: int) -> float:
-    """Return the most memory that a process has held, in MB."""
-    with open(f"/proc/{pid}/status", encoding="ascii") as file:  # noqa: PTH123
-        line = next(line for line in file if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
-
-
-def cpu_of(pid: int) -> float:
-    """Return the seconds that a process has calculated."""
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:  # noqa: PTH123
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
-def unlimited() -> None:
-    """The sabotage: images may be of any size."""
-    from earl.service import images, service
-
-    put(service, "checked", lambda data, size, limits: images.decoded(data, size))

@@ -80,13 +80,18 @@ def ask_child(act: Callable[[], Any]) -> Any:
     return json.loads(text) if ended(child) == 0 else None
 
 
+def hush() -> None:
+    """Have all that this process prints lost."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+
+
 def quietly(act: Callable[[], object]) -> int:
     """Do something in a child whose output nobody sees; return its exit code."""
 
     def hushed() -> object:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
+        hush()
         return act()
 
     return in_child(hushed)

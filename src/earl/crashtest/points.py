@@ -2,8 +2,9 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from earl.crashtest.lives import ask_child, in_child
 from earl.crashtest.sabotage import put
 from earl.crashtest.small import ready
 from earl.crashtest.subjects import ModelSubject, RunSubject, Subject, silent, stop_after
+from earl.experiments.runs import saves
 from earl.storage import files as durable
+from earl.storage.background import Background
 
 Point = tuple[int, str]
 
@@ -34,12 +37,45 @@ def points_model(trial: Trial) -> Found:
 
 
 def points_run(trial: Trial) -> Found:
-    """Die at every operation of a run from its first start to its end, and of a later life."""
+    """Die at every operation of a run from its first start to its end, and of a later life.
+
+    A snapshot is written while learning goes on, by a second thread. Here in the two orders between
+    which all others lie: before anything else happens, and when it cannot be put off any longer.
+    """
     make = lambda path, total: RunSubject(path, total, every=4, evaluations=4)  # noqa: E731
-    return died(trial, make, (8, 16))
+    return died(trial, make, (8, 16), orders=(Early, Late))
 
 
-def died(trial: Trial, make: Callable[[Path, int], Subject], totals: tuple[int, int]) -> Found:
+class Early(Background):
+    """Does its work at once."""
+
+    def start(self, work: Callable[[], object]) -> None:
+        super().start(work)
+        self.wait()
+
+
+class Late(Background):
+    """Does its work when somebody waits for it."""
+
+    held: Callable[[], object] | None = None
+
+    def start(self, work: Callable[[], object]) -> None:
+        self.wait()
+        self.held = work
+
+    def wait(self) -> None:
+        if self.held is not None:
+            work, self.held = self.held, None
+            super().start(work)
+        super().wait()
+
+
+def died(
+    trial: Trial,
+    make: Callable[[Path, int], Subject],
+    totals: tuple[int, int],
+    orders: Sequence[type[Background]] = (Early,),
+) -> Found:
     """Die at every point of a first life and of a later one; `totals` are samples after each."""
     ready()
     if trial.sabotage:
@@ -51,7 +87,8 @@ def died(trial: Trial, make: Callable[[Path, int], Subject], totals: tuple[int, 
     in_child(lambda: stop_after(make(begun / "here", later), saves=3))
     shutil.copytree(newest(begun), newest(begun).with_name(".tmp-left"))
     found = trial.found(points=0, recovered=0)
-    for start, total in ((empty, first), (begun, later)):
+    for order, (start, total) in product(orders, ((empty, first), (begun, later))):
+        put(saves, "Background", order)
         cycle = Cycle(trial.place / "now", start, make(trial.place / "now" / "here", total))
         cycle.die_everywhere(trial.count, found)
     points = found.figures["points"]

@@ -11,14 +11,17 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from earl.cli.serve import LOOPBACK, opened
-from earl.crashtest.lives import LEARNED, Life, Tell, ended, fork
+from earl.crashtest.lives import LEARNED, Life, Tell, ended, fork, hush
 from earl.crashtest.small import Samples, of_images
+from earl.data.decode import formats
 from earl.errors import EarlError
 from earl.estimator import EARLClassifier
 from earl.service import snapshots
@@ -50,13 +53,17 @@ class Server:
     folder: Path
     limits: Limits = field(default_factory=lambda: Limits(snapshot_seconds=0.5))
     sabotage: Callable[[], object] | None = None
+    model: dict[str, Any] = field(default_factory=lambda: parameters())
     asks: bool = False  # for a token
     log: Path | None = None
+    quiet: bool = False  # what it prints is lost
+    headers: dict[str, str] = field(default_factory=dict)  # of every request, as a token
     port: int = field(default_factory=lambda: free_port())
     life: Life | None = None
 
     def begin(self) -> Life:
         """Start a life, which tells when it listens."""
+        warm()
         self.life = Life.begin(self._live)
         return self.life
 
@@ -70,21 +77,20 @@ class Server:
 
     def _live(self, tell: Tell) -> None:
         from earl.service.http.app import create_app
+        from earl.service.http.labelstudio import routes
         from earl.service.http.server import bound, serve
-        from earl.service.logs import JsonLines
+        from earl.service.logs import log_to
 
+        if self.quiet:
+            hush()
         if self.sabotage is not None:
             self.sabotage()
-        place = os.devnull if self.log is None else self.log
-        handler = logging.FileHandler(place)
-        handler.setFormatter(JsonLines())
-        logger = logging.getLogger("earl.service")
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(logging.INFO)
+        log_to(logging.FileHandler(os.devnull if self.log is None else self.log))
         with bound("127.0.0.1", self.port) as listening:
             names = frozenset(LOOPBACK)
-            service = opened(self.folder, parameters(), self.limits, names, self.asks)
-            serve(create_app(service), service, listening, lambda: tell(LEARNED, 1))
+            service = opened(self.folder, self.model, self.limits, names, self.asks)
+            app = create_app(service, [routes(service)])
+            serve(app, service, listening, lambda: tell(LEARNED, 1))
 
     def kill(self) -> int:
         assert self.life is not None
@@ -97,7 +103,13 @@ class Server:
         return self.life.wait()
 
     def ask(self, verb: str, path: str, **given: Any) -> Answer:
+        given["headers"] = self.headers | given.get("headers", {})
         return ask(self.port, verb, path, **given)
+
+    def learn(self, image: Any, label: str, key: str, **headers: str) -> Answer:
+        """Teach an image under a key."""
+        more = JSON | {"Idempotency-Key": key} | headers
+        return self.ask("POST", "/learn", body=lesson(png(image), label), headers=more)
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.ask("GET", "/status")[1]
@@ -112,6 +124,14 @@ class Server:
                 return status
             time.sleep(0.05)
         raise NotServing(f"it does not come to rest: {status}")
+
+
+@cache
+def warm() -> None:
+    """Import what every life would: it takes a second, and lives are forks of this process."""
+    for name in ("earl.service.http.app", "earl.service.http.server", "uvicorn.lifespan.on"):
+        import_module(name)
+    formats()
 
 
 def free_port() -> int:
@@ -158,9 +178,9 @@ def lesson(image: bytes, label: str, source: str | None = None) -> bytes:
     return json.dumps(body | ({"source": source} if source else {})).encode()
 
 
-def question(image: bytes) -> bytes:
-    """Return the JSON that asks about an image."""
-    return json.dumps({"images": [base64.b64encode(image).decode()]}).encode()
+def question(*images: bytes) -> bytes:
+    """Return the JSON that asks about images."""
+    return json.dumps({"images": [base64.b64encode(image).decode() for image in images]}).encode()
 
 
 JSON = {"Content-Type": "application/json"}

@@ -3,16 +3,20 @@
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import in_child
+from earl.crashtest.points import Early
 from earl.crashtest.sabotage import put
 from earl.crashtest.small import ready
 from earl.crashtest.subjects import ModelSubject, RunSubject, silent
-from earl.experiments.runs import clock
+from earl.experiments.runs import clock, saves
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.saves import Saves
+from earl.storage.background import Background
 
 LEAST = 0.965  # of the throughput without snapshots
 BACK = 10.0  # seconds from a new process to its first answer
@@ -25,39 +29,73 @@ print(clf.predict_one(numpy.zeros((8, 8, 3), "uint8")))
 
 
 def snapshot_cost(trial: Trial) -> Found:
-    """Run with snapshots as often as the share of time allows; the sabotage allows any share."""
+    """Run with snapshots as often as the share of time allows.
+
+    The sabotage allows any share, and learning waits until a snapshot is on the disk.
+    """
     ready()
     if trial.sabotage:
         put(clock, "SNAPSHOT_SHARE", 1e9)
+        put(saves, "Background", Early)
     found = trial.found()
-    total, saving, saves = timed_run(RunSubject(trial.place / "run", trial.count))
-    ratio = 1 - saving / total
-    found.figures = {"samples": trial.count, "snapshots": saves, "ratio": round(ratio, 4)}
-    found.figures["stall_ms"] = round(1000 * saving / max(1, saves), 1)
-    found.expect(saves > 1, "too few samples for two snapshots")
-    found.expect(ratio >= LEAST, f"{100 * ratio:.1f} % of the throughput without snapshots")
+    run = timed_run(RunSubject(trial.place / "run", trial.count))
+    found.figures = {"samples": trial.count, "snapshots": len(run.stalls)}
+    found.figures["ratio"] = round(run.ratio, 4)
+    step, stall = (1000 * seconds for seconds in (run.step, max(run.stalls, default=0)))
+    found.figures |= {"step_ms": round(step, 2), "longest_stall_ms": round(stall, 2)}
+    found.expect(len(run.stalls) > 1, "too few samples for two snapshots")
+    found.expect(stall <= step, f"learning stood still for {stall:.2f} ms, a step is {step:.2f} ms")
+    found.expect(run.ratio >= LEAST, f"{100 * run.ratio:.1f} % of the speed without snapshots")
     seconds = restart(ModelSubject(trial.place / "model", 10))
     found.figures["restart_s"] = round(seconds, 2)
     found.expect(seconds <= BACK, f"the first answer came after {seconds:.1f} s")
     return found
 
 
-def timed_run(subject: RunSubject) -> tuple[float, float, int]:
-    """Return the seconds of a run, those that went into snapshots, and how many there were."""
-    spent: list[float] = []
-    save = Saves.save
+@dataclass
+class Timed:
+    """The seconds of a run, of its steps, and of what learning stood still for."""
 
-    def timed(saves: Saves, *words: Any) -> None:
+    total: float = 0.0
+    alone: list[float] = field(default_factory=list)  # steps while nothing was written
+    beside: list[float] = field(default_factory=list)  # steps while a snapshot was
+    stalls: list[float] = field(default_factory=list)  # one for each snapshot
+
+    @property
+    def step(self) -> float:
+        """A step, by the median."""
+        return median(self.alone)
+
+    @property
+    def ratio(self) -> float:
+        """The speed as a part of that without snapshots."""
+        slower = sum(self.beside) - len(self.beside) * self.step
+        return 1 - (sum(self.stalls) + slower) / self.total
+
+
+def timed_run(subject: RunSubject) -> Timed:
+    """Return how long everything took in a run; the last save, its result, is no stall."""
+    timed, save, stalls = Timed(), Saves.save, list[float]()
+    writing: list[Background] = []
+
+    def watched(here: Saves, *words: Any) -> None:
         begun = time.monotonic()
-        save(saves, *words)
-        spent.append(time.monotonic() - begun)
+        save(here, *words)
+        stalls.append(time.monotonic() - begun)
+        writing[:] = [here.background]
 
-    put(Saves, "save", timed)
-    begun = time.monotonic()
+    put(Saves, "save", watched)
+    begun = last = time.monotonic()
     run = RunDirectory(subject.path, subject.experiment)
-    for _ in run.run(device="cpu", threads=1, snapshot_seconds=0.0, dataset=subject.dataset):
-        pass
-    return time.monotonic() - begun, sum(spent[:-1]), len(spent) - 1  # the last is the result
+    for moment in run.run(device="cpu", threads=1, snapshot_seconds=0.0, dataset=subject.dataset):
+        before, last = last, time.monotonic()
+        new = stalls[len(timed.stalls) :]
+        timed.stalls += new
+        if moment.evaluation is None and moment.step > 1:
+            busy = not new and any(background.busy for background in writing)
+            (timed.beside if busy else timed.alone).append(last - before - sum(new))
+    timed.total = time.monotonic() - begun
+    return timed
 
 
 def restart(subject: ModelSubject) -> float:

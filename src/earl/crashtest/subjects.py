@@ -113,23 +113,23 @@ class RunSubject:
         return None if self.total <= LOADED else data(self.total)
 
     def live(self, tell: Tell) -> None:
-        turns, save = iter(range(1, 10**9)), Saves.save
-        put(Clock, "due", lambda clock: next(turns) % self.every == 0)
-        put(Saves, "save", self.telling(save, tell))
+        turns, write = iter(range(1, 10**9)), Saves.write
+        put(Clock, "due", lambda clock, writing: next(turns) % self.every == 0)
+        put(Saves, "write", self.telling(write, tell))
         run = RunDirectory(self.path, self.experiment)
         for moment in run.run(device="cpu", threads=1, dataset=self.dataset):
             tell(LEARNED, moment.step)
 
-    def telling(self, save: Callable[..., None], tell: Tell) -> Callable[..., None]:
-        """Return a `save` that tells of each snapshot, after it or (sabotaged) before."""
+    def telling(self, write: Callable[..., None], tell: Tell) -> Callable[..., None]:
+        """Return a `write` that tells of each snapshot, after it or (sabotaged) before."""
 
-        def saved(saves: Saves, learner: Any, moment: Any, seconds: float) -> None:
+        def written(saves: Saves, step: int, *rest: Any) -> None:
             if self.early:
-                told_too_early(tell, moment.step)
-            save(saves, learner, moment, seconds)
-            tell(SAVED, moment.step)
+                told_too_early(tell, step)
+            write(saves, step, *rest)
+            tell(SAVED, step)
 
-        return saved
+        return written
 
     def reached(self) -> int:
         return max(0, newest_step(self.path / "snapshots"))

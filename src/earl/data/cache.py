@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import secrets
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,6 +30,7 @@ from earl.data.prepare import Broken, write_split
 from earl.data.prepared import SPLITS, content_of, images_of, read
 from earl.data.source import Contents, Found, Listing, Source
 from earl.errors import BrokenImage, DataNotFound, EarlError
+from earl.storage import wall_clock
 from earl.storage.files import entries, fsync_dir, make_directory, remove, write_file
 from earl.storage.printable import printable
 from earl.storage.reading import read_bounded
@@ -96,7 +96,7 @@ def build(entry: Path, found: Found, source: Source, size: int) -> None:
     size = size or fitting_size(contents.train)
     make_directory(source.cache)
     for old in entries(source.cache, ".tmp-"):
-        if time.time() - old.stat().st_mtime > STALE:
+        if wall_clock.now().timestamp() - old.stat().st_mtime > STALE:
             remove(old)
     folder = source.cache / f".tmp-{entry.name}-{secrets.token_hex(4)}"
     folder.mkdir()

@@ -228,10 +228,7 @@ class EARLClassifier(Conventions):
 
     def save(self, path: str | Path) -> None:
         """Write the model to a directory, whole or not at all; the save before is kept, too."""
-        model, folder = self._current(), Path(path).expanduser().absolute()
-        known = self._home[1] if self._home and self._home[0] == str(folder) else -1
-        saving.save_model(model, folder, known)
-        self._home = (str(folder), model.changes)
+        self._home = saving.Save.of(self._current()).write(path, self._home)
 
     @classmethod
     def load(

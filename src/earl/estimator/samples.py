@@ -1,7 +1,7 @@
 """Labelled images on disk: a folder per class, a CSV file, or one image."""
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 
@@ -13,7 +13,10 @@ from earl.data.sets.folder import find_splits, refuse_splits
 from earl.data.splits import TEST
 from earl.errors import BrokenImage, DataNotFound, InvalidInput, NoProgress, NotFinite
 from earl.estimator.classifier import EARLClassifier
+from earl.estimator.saving import Save
 from earl.randomness import Randomness
+from earl.storage.background import Background
+from earl.storage.state import copied
 
 Sample = tuple[Path, str]
 
@@ -80,10 +83,11 @@ def teach(
 ) -> Generator[Lesson]:
     """Learn image files one by one, each under its path as a key; yield after every one.
 
-    The model is saved every so many seconds and in the end, also if the generator is closed early
-    or an image is broken, and if no step is taken any more; not if numbers are none by now.
+    The model is saved every so many seconds while it goes on learning, and in the end, also if the
+    generator is closed early or an image is broken, and if no step is taken any more; not if
+    numbers are none by now. A save that failed is an error after the next image.
     """
-    lesson, saved, sound = Lesson(len(samples)), monotonic(), True
+    lesson, saved, sound, beside = Lesson(len(samples)), monotonic(), True, Background()
     try:
         for path, label in samples:
             try:
@@ -93,13 +97,26 @@ def teach(
                     raise
                 lesson.skipped.append(str(broken))
             lesson.step += 1
-            if monotonic() - saved >= seconds:
-                clf.save(folder)
+            beside.check()
+            if monotonic() - saved >= seconds and not beside.busy:
+                save_beside(clf, folder, beside)
                 saved = monotonic()
             yield lesson
     except NotFinite as error:
         sound = isinstance(error, NoProgress)  # with which all is as it was
         raise
     finally:
+        beside.wait()
         if sound:
             clf.save(folder)
+
+
+def save_beside(clf: EARLClassifier, folder: Path, beside: Background) -> None:
+    """Copy the model as it is now, and have it written while it goes on learning."""
+    save = Save.of(clf._current())
+    save = replace(save, state=copied(save.state))
+
+    def write() -> None:
+        clf._home = save.write(folder, clf._home)
+
+    beside.start(write)

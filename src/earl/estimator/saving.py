@@ -2,8 +2,9 @@
 
 import copy
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch import nn
@@ -23,24 +24,40 @@ from earl.storage.state import State, flatten, unflatten
 KIND = "EARLClassifier"
 OWN = "own module"  # stands for a backbone that the user gave
 
+Home: TypeAlias = tuple[str, int]  # a directory, and the newest step there that a model knows
 
-def save_model(model: Model, path: Path, known: int) -> Path:
-    """Write the model as of now; `known` is the newest step there that it came from, -1 if none.
 
-    What another model has saved there is never overwritten: that is a SnapshotError.
-    """
-    state = model_state(model)
-    about: dict[str, Json] = {"kind": KIND, "earl": earl.__version__, **summary(model)}
-    if path.exists() and not path.is_dir():
-        raise SnapshotError(f"{path} is a file; choose another place for the model")
-    with lock_directory(path):
-        there = newest_step(path)
-        if there not in (-1, known, model.changes):
-            raise SnapshotError(
-                f"{path} holds another model, or a later state of this one; load it to go on with "
-                "it, or choose another directory. Nothing was written"
-            )
-        return write_snapshot(path, model.changes, state, about=about)
+@dataclass(frozen=True)
+class Save:
+    """A model as it is at a moment, to be written."""
+
+    step: int
+    state: State
+    about: dict[str, Json]
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """Return the model as of now; copy the state if learning goes on before it is written."""
+        about: dict[str, Json] = {"kind": KIND, "earl": earl.__version__, **summary(model)}
+        return cls(model.changes, model_state(model), about)
+
+    def write(self, path: str | Path, home: Home | None) -> Home:
+        """Write it to a directory; `home` is where the model was saved or loaded last.
+
+        What another model has saved there is never overwritten: that is a SnapshotError.
+        """
+        folder = Path(path).expanduser().absolute()
+        known = home[1] if home and home[0] == str(folder) else -1
+        if folder.exists() and not folder.is_dir():
+            raise SnapshotError(f"{folder} is a file; choose another place for the model")
+        with lock_directory(folder):
+            if newest_step(folder) not in (-1, known, self.step):
+                raise SnapshotError(
+                    f"{folder} holds another model, or a later state of this one; load it to go on "
+                    "with it, or choose another directory. Nothing was written"
+                )
+            write_snapshot(folder, self.step, self.state, about=self.about)
+        return str(folder), self.step
 
 
 def summary(model: Model) -> dict[str, Json]:

@@ -101,7 +101,7 @@ def impossible(record: Evaluation) -> str:
     """Return what is wrong with a record by itself, or nothing."""
     e, counts = record, [*record.correct.values(), *record.total.values()]
     whole = [e.step, e.task, e.online_correct, e.online_total, *e.correct, *counts]
-    if not all(type(n) is int and n >= 0 for n in whole):
+    if {*map(type, whole)} != {int} or min(whole) < 0:
         return "a count is not a whole number from 0 up"
     if e.correct.keys() != e.total.keys():
         return "right answers and questions are not of the same classes"

@@ -130,7 +130,7 @@ METHODS.list(
 # Statistics of fixed features: nothing is trained by gradient.
 for _name, _kind, _about, _facts in (
     ("ncm", "NCM", "nearest class mean", ("Mensink 2013", "class means", "#88CCEE")),
-    ("slda", "SLDA", "discriminant analysis", ("Hayes 2020", "means, a covariance", "#661100")),
+    ("slda", "SLDA", "discriminant analysis", ("Hayes 2020", "means, covariance", "#661100")),
     ("ranpac", "RanPAC", "ridge regression", ("McDonnell 2023", "a Gram matrix", "#6699CC")),
     ("knn", "KNN", "nearest neighbours", ("Cover 1967", "features", "#DDCC77")),
 ):

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.func import functional_call
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import FlopCounterMode
 
 from earl.learning.progress import Progress
 
@@ -102,30 +101,8 @@ class Work:
         self.counts = counts
 
 
-class Counter(TorchDispatchMode):
-    """Counts floating-point operations as torch's own counter does, by the same formulas.
-
-    That one also tells which module each belongs to, which takes longer than the pass itself.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.total = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        formula = flop_registry.get(func._overloadpacket)
-        if formula is None:
-            with self:  # it may be made of others
-                out = func.decompose(*args, **kwargs)
-            return func(*args, **kwargs) if out is NotImplemented else out
-        out = func(*args, **kwargs)
-        self.total += formula(*args, **kwargs, out_val=out)
-        return out
-
-
 def flops(one: Pass) -> int:
-    """Return the floating-point operations of a pass for one input, as torch counts them.
+    """Return the floating-point operations of a pass for one input, by torch's own counter.
 
     The pass runs on blank inputs and on copies of the parameters, so that nothing changes.
     """
@@ -136,8 +113,8 @@ def flops(one: Pass) -> int:
     tensors |= {name: buffer.clone() for name, buffer in one.module.named_buffers()}
     at = next(iter(tensors.values()), torch.empty(0)).device
     x = torch.zeros(COUNTED_ON, *one.shape, device=at)
-    with Counter() as counter, torch.set_grad_enabled(one.trains):
+    with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(one.trains):
         out = functional_call(one.module, tensors, (x,))
         if out.requires_grad:  # of a frozen network only the forward pass is left
             out.sum().backward()
-    return counter.total // COUNTED_ON
+    return int(counter.get_total_flops()) // COUNTED_ON

@@ -161,9 +161,11 @@ def fitting(
 ) -> Iterator[tuple[Key, Row]]:
     """Yield every number of a table that is about such a run; two names may mean the same run."""
     for row in ROWS[table]:
+        if row.method != method:
+            continue
         fits = all(settings.get(name) == value for name, value in row.settings.items())
         key = key_of(table, dataset, stream, row, metric)
-        if row.method == method and fits and key in figures():
+        if fits and key in figures():
             yield key, row
 
 

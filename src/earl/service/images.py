@@ -1,6 +1,8 @@
 """Posted images: the only place that decodes them, within limits that are checked before."""
 
 import io
+import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +15,8 @@ from earl.service.refusals import Refused
 
 Image = NDArray[np.uint8]  # (size, size, 3)
 
+LARGE = 1 << 20  # pixels from which on images are decoded one after the other
+_one_by_one = threading.Lock()
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 BEGINNINGS = (  # of files, and their media types
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -28,7 +32,7 @@ class ImageLimits:
     """What a posted image may be at most."""
 
     most_bytes: int = 8 << 20
-    most_pixels: int = 4096 * 4096
+    most_pixels: int = 4096 * 3072
     most_side: int = 8192
 
 
@@ -61,11 +65,20 @@ def checked(data: bytes, size: int, limits: ImageLimits) -> Image:
     if width * height > limits.most_pixels or max(width, height) > limits.most_side:
         detail = f"the image has {width:,} x {height:,} pixels; make it smaller"
         raise Refused(413, "image_too_large", detail)
+    with _one_by_one if width * height >= LARGE else nullcontext():
+        found = decoded_or_none(data, size)
+    if found is None:
+        detail = "the image is cut short or damaged and cannot be decoded"
+        raise Refused(422, "broken_image", detail)
+    return found
+
+
+def decoded_or_none(data: bytes, size: int) -> Image | None:
+    """Return the pixels, or None: an error that goes on would keep half a picture in memory."""
     try:
         return decoded(data, size)
     except BrokenImage:
-        detail = "the image is cut short or damaged and cannot be decoded"
-        raise Refused(422, "broken_image", detail) from None
+        return None
 
 
 def media_type(data: bytes) -> str:

@@ -14,12 +14,13 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from earl.errors import SnapshotError
 from earl.service.operations import Operation, Outcome
+from earl.service.refusals import Refused
 from earl.storage.files import fsync_dir, write_file
 
 FORMAT = 1
@@ -54,7 +55,10 @@ def connect(path: Path, *, read_only: bool = True) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
     db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10, check_same_thread=False)
     if not read_only:
-        db.execute("PRAGMA journal_mode=WAL")
+        mode = db.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        if mode != "wal":  # so SQLite tells that the disk has failed
+            db.close()
+            raise sqlite3.OperationalError("its log cannot be begun: disk I/O error")
         db.execute("PRAGMA synchronous=FULL")
         db.execute("PRAGMA wal_autocheckpoint=0")  # done by hand: then no error goes unnoticed
         db.execute(f"PRAGMA journal_size_limit={WAL_LIMIT}")
@@ -83,7 +87,15 @@ class Journal:
             write_file(self.path, b"")
             fsync_dir(self.path.parent)
         with closing(connect(self.path, read_only=False)) as db:
-            self._prepare(db, parameters)
+            try:
+                self._prepare(db, parameters)
+            finally:
+                self._hold()
+
+    def _hold(self) -> None:
+        """Read a little: the last connection that is closed flushes, and tells no error of it."""
+        with suppress(sqlite3.Error):
+            self.db.execute("SELECT count(*) FROM sqlite_master").fetchall()
 
     def _prepare(self, db: sqlite3.Connection, parameters: Mapping[str, Any]) -> None:
         try:
@@ -197,6 +209,30 @@ def operation(row: sqlite3.Row) -> Operation:
     if found.seal() != row["seal"]:
         raise DamagedRow(f"operation {found.seq} of the journal is damaged")
     return found
+
+
+def sample_of(db: sqlite3.Connection, sample: int) -> sqlite3.Row:
+    """Return what is known of a sample; Refused if there is none."""
+    row: sqlite3.Row | None = db.execute("SELECT * FROM samples WHERE id = ?", (sample,)).fetchone()
+    if row is None:
+        raise Refused(404, "no_such_sample", f"there is no sample {sample}")
+    return row
+
+
+def image_of(db: sqlite3.Connection, sample: int) -> bytes:
+    """Return the image of a sample; Refused if it is no longer kept."""
+    row = db.execute("SELECT image FROM operations WHERE seq = ?", (sample,)).fetchone()
+    if row is None:
+        detail = f"the image of sample {sample} is no longer kept; teach it anew"
+        raise Refused(410, "trimmed", detail)
+    return bytes(row["image"])
+
+
+def withdraw(db: sqlite3.Connection, label: str) -> str | None:
+    """Count a sample of a label less; return the label if that was the last one."""
+    db.execute("UPDATE labels SET live = live - 1 WHERE label = ?", (label,))
+    row = db.execute("SELECT live FROM labels WHERE label = ?", (label,)).fetchone()
+    return label if row["live"] == 0 else None
 
 
 def trim(db: sqlite3.Connection, before: int, to: int) -> None:

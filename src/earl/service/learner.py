@@ -147,7 +147,12 @@ class LearnerThread(threading.Thread):
             self.gauge.show(choose(self.clf._current(), self.published))
 
     def snapshot(self) -> None:
-        """Have the state as it is now written, and with it the outcomes so far."""
+        """Have the state as it is now written, and with it the outcomes so far.
+
+        After an error of the disk nothing is written any more.
+        """
+        if self.writer.failed is not None:
+            return
         self.writer.flush()
         self.snapshots.take(self.clf._current(), self.applied)
         if self.retention is not None:

@@ -1,5 +1,6 @@
 """Limits of the service: nothing that it holds, and nothing that it waits for, is without one."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -7,7 +8,18 @@ from dataclasses import dataclass, field
 
 from earl.service.images import ImageLimits
 
-HOUR = 3600.0
+HOUR, MINUTE = 3600.0, 60.0
+AT_ONCE = 10.0  # seconds whose requests may come all at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deadlines:
+    """The seconds after which a connection is closed that does not come to an end."""
+
+    idle: float = 15.0  # between two requests
+    header: float = 5.0
+    body: float = 10.0
+    reading: float = 15.0  # of an answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +27,7 @@ class Limits:
     """What a service takes at most; every number can be chosen when it is started."""
 
     images: ImageLimits = field(default_factory=ImageLimits)
+    deadlines: Deadlines = field(default_factory=Deadlines)
     waiting: int = 1024  # operations that are acknowledged and not learned yet
     batch: int = 256  # samples of one request
     body: int = 12 << 20  # bytes of a request; base64 takes a third more than the image
@@ -24,6 +37,7 @@ class Limits:
     free: int = 64 << 20  # bytes that are left on the disk, for snapshots
     retention: int | None = None  # operations that are kept; all if None
     new_classes: int = 20  # labels that a token without the scope admin may add in an hour
+    requests: int = 6000  # of a token without the scope admin and without a rate, in a minute
     connections: int = 512
     listeners: int = 32  # of events
     snapshot_seconds: float = 30.0
@@ -52,3 +66,20 @@ class Quota:
         """Return the seconds until a name may take one more."""
         taken = self._taken.get(name)
         return max(1, int(HOUR - (self.clock() - taken[0])) + 1) if taken else 1
+
+
+class Rates:
+    """Holds requests to a rate: each name has a bucket, which every request takes one from."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._buckets: dict[str, tuple[float, float]] = {}  # what is in each, and since when
+
+    def take(self, name: str, rate: int) -> int:
+        """Take one request of so many in a minute; return 0, or the seconds until there is one."""
+        now, most = self.clock(), max(1.0, rate * AT_ONCE / MINUTE)
+        held, since = self._buckets.get(name, (most, now))
+        held = min(most, held + (now - since) * rate / MINUTE)
+        taken = held >= 1
+        self._buckets[name] = held - taken, now
+        return 0 if taken else math.ceil((1 - held) * MINUTE / rate)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from earl.service.events import Broker
 from earl.service.images import Image, checked
-from earl.service.limits import Limits, Quota
+from earl.service.limits import Limits, Quota, Rates
 from earl.service.operations import Receipt, Wish
 from earl.service.published import Published
 from earl.service.refusals import Refused
@@ -55,7 +55,7 @@ class Service:
     in_flight: int = 0  # bytes of requests that are being read or answered
 
     def __post_init__(self) -> None:
-        self.quota = Quota(self.limits.new_classes)
+        self.quota, self.rates = Quota(self.limits.new_classes), Rates()
         self.decoding = Pool(2, "decode")
         self.asking = Pool(2, "ask")
         self.reading = Pool(1, "read")
@@ -66,6 +66,15 @@ class Service:
         if isinstance(self.told, Session):
             return self.told
         raise Refused(403, "read_only", "this is a replica, which only answers; teach the writer")
+
+    def count(self, token: Token) -> None:
+        """Count a request; Refused if a token has sent too many."""
+        rate = token.requests
+        if rate is None and "admin" not in token.scopes:
+            rate = self.limits.requests
+        if rate is not None and (wait := self.rates.take(token.name, rate)):
+            detail = f"this token may send {rate:,} requests in a minute; try again in {wait} s"
+            raise Refused(429, "too_many_requests", detail, retry_after=wait)
 
     async def learn(self, wishes: Sequence[Wish], token: Token) -> list[Receipt]:
         """Have wishes written; returns when they are on the disk."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from earl.errors import InvalidSetting, SnapshotError
+from earl.errors import InvalidSetting, SnapshotError, StorageError
 from earl.estimator import EARLClassifier
 from earl.estimator.parameters import Parameters
 from earl.service import snapshots
@@ -49,6 +49,9 @@ class Session:
         self._held.enter_context(lock_directory(folder))
         try:
             self._open(dict(given or {}))
+        except sqlite3.Error as error:
+            self._held.close()
+            raise unusable(folder, error) from error
         except BaseException:
             self._held.close()
             raise
@@ -66,7 +69,9 @@ class Session:
         self._free = min(self.limits.free, disk // SMALL)
         log = min(WAL_LIMIT, disk // (2 * SMALL))
         self.writer = Writer(self.journal, cap=self.limits.journal, log=log, room=self._room)
-        self.snapshots = Snapshots(self.folder, self.journal.id, self.limits.snapshot_seconds)
+        self.snapshots = Snapshots(
+            self.folder, self.journal.id, self.limits.snapshot_seconds, self.writer.fail
+        )
         self.target = self.writer.committed  # what was acknowledged before this start
         self.learner = LearnerThread(
             clf,
@@ -91,7 +96,10 @@ class Session:
         return clf, applied
 
     def start(self) -> None:
-        self.writer.start()
+        try:
+            self.writer.start()
+        except sqlite3.Error as error:
+            raise unusable(self.folder, error) from error
         self.learner.start()
 
     def stop(self) -> None:
@@ -129,9 +137,10 @@ class Session:
             raise Refused(503, "learner_stopped", detail)
         if self.learner.paused is not None:
             raise Refused(503, "learning_paused", f"learning pauses: {self.learner.paused}")
-        if self.waiting + count > self.limits.waiting:
+        waiting = self.writer.last - self.learner.applied  # with those of the open transaction
+        if waiting + count > self.limits.waiting:
             seconds = min(60, 1 + int(count / max(self.learner.rate, 0.1)))
-            detail = f"{self.waiting} samples wait to be learned; try again in {seconds} s"
+            detail = f"{waiting} samples wait to be learned; try again in {seconds} s"
             raise Refused(429, "too_many_waiting", detail, retry_after=seconds)
 
     def _check_room(self, new: Sequence[str]) -> None:
@@ -232,6 +241,11 @@ class Session:
             "bytes": row["bytes"],
             "error": row["error"] if fresh is None else fresh.error,
         }
+
+
+def unusable(folder: Path, error: sqlite3.Error) -> StorageError:
+    """Return an error of the journal's disk, at the start, as one of ours."""
+    return StorageError(f"{folder / NAME}: {error}; check the disk, then start again")
 
 
 def begun_with(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,17 +1,19 @@
 """Snapshots of the service: made between two steps, written by a thread, read at the start."""
 
-import copy
-import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-import earl
 from earl.errors import EarlError, SnapshotError
 from earl.estimator import EARLClassifier
 from earl.estimator.model import Model
-from earl.estimator.saving import KIND, model_state, summary
+from earl.estimator.saving import Save
+from earl.storage.background import Background
+from earl.storage.files import FlushFailed
 from earl.storage.manifest import Json, read_about, snapshots_in, step_of
 from earl.storage.snapshot import write_snapshot
+from earl.storage.state import State, copied
 
 COST = 30.0  # so many times longer than a snapshot stops learning, it waits until the next
 
@@ -34,12 +36,16 @@ def load(folder: Path, journal: str) -> tuple[EARLClassifier, int] | None:
 class Snapshots:
     """Writes snapshots of a model, one at a time; learning waits only while its state is copied."""
 
-    def __init__(self, folder: Path, journal: str, seconds: float) -> None:
+    def __init__(
+        self, folder: Path, journal: str, seconds: float, give_up: Callable[[str], None]
+    ) -> None:
         self.folder, self.journal, self.seconds = folder, journal, seconds
+        self.give_up = give_up  # told why the disk can be trusted no more
         self.failed: str | None = None  # why the last one could not be written
+        self.broken = False  # the disk did not take one: no other is tried
         self.bytes = 0
         self.newest = max((step_of(path) for path in snapshots_in(folder)), default=-1)
-        self._thread: threading.Thread | None = None
+        self._background = Background()
         self._next = time.monotonic() + seconds
 
     @property
@@ -51,35 +57,32 @@ class Snapshots:
     @property
     def due(self) -> bool:
         """Whether it is time for the next one."""
-        busy = self._thread is not None and self._thread.is_alive()
-        return not busy and time.monotonic() >= self._next
+        return not self._background.busy and time.monotonic() >= self._next
 
     def take(self, model: Model, seq: int) -> None:
         """Copy the state as it is now, and have it written."""
         self.wait()
-        if seq == self.newest:
+        if seq == self.newest or self.broken:
             return
         began = time.monotonic()
-        state = copy.deepcopy(model_state(model))
-        about: dict[str, Json] = {"kind": KIND, "earl": earl.__version__, **summary(model)}
-        about["journal"] = self.journal
+        save = Save.of(model)
+        state, about = copied(save.state), {**save.about, "journal": self.journal}
         now = time.monotonic()
         self._next = now + max(self.seconds, COST * (now - began))
-        self._thread = threading.Thread(
-            target=self._write, args=(seq, state, about), name="earl-snapshot", daemon=True
-        )
-        self._thread.start()
+        self._background.start(partial(self._write, seq, state, about))
 
     def wait(self) -> None:
         """Wait until the snapshot that is being written is on the disk, or cannot be."""
-        if self._thread is not None:
-            self._thread.join()
+        self._background.wait()
 
-    def _write(self, seq: int, state: object, about: dict[str, Json]) -> None:
+    def _write(self, seq: int, state: State, about: dict[str, Json]) -> None:
         try:
             path = write_snapshot(self.folder, seq, state, about=about)
             self.bytes = sum(file.stat().st_size for file in path.iterdir())
         except (OSError, EarlError) as error:  # the journal still holds everything
             self.failed = f"a snapshot cannot be written: {error}"[:200]
+            if isinstance(error, FlushFailed):
+                self.broken = True
+                self.give_up(self.failed)
         else:
             self.newest, self.failed = seq, None

@@ -25,6 +25,7 @@ class Token:
     name: str
     scopes: tuple[str, ...]
     sha256: str
+    requests: int | None = None  # in a minute; None: what is usual for its scopes
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes or "admin" in self.scopes
@@ -57,8 +58,10 @@ class Tokens:
     def _read(self) -> tuple[Token, ...]:
         try:
             rows = json.loads(read_bounded(self.path, MOST_BYTES) or b"[]")
-            return tuple(Token(r["name"], tuple(r["scopes"]), r["sha256"]) for r in rows)
-        except (ValueError, TypeError, KeyError):
+            return tuple(
+                Token(r["name"], tuple(r["scopes"]), r["sha256"], r.get("requests")) for r in rows
+            )
+        except (ValueError, TypeError, KeyError, AttributeError):
             raise EarlError(f"{self.path} holds no tokens; remove it to begin anew") from None
 
     def find(self, secret: str) -> Token | None:
@@ -70,7 +73,7 @@ class Tokens:
                 found = token
         return found
 
-    def add(self, name: str, scopes: Sequence[str]) -> str:
+    def add(self, name: str, scopes: Sequence[str], requests: int | None = None) -> str:
         """Add a token and return its secret, which is kept nowhere."""
         for scope in scopes:
             if scope not in SCOPES:
@@ -78,7 +81,7 @@ class Tokens:
         if any(token.name == name for token in self.all()):
             raise InvalidSetting(f"there is a token named {name!r} already; choose another name")
         secret = secrets.token_urlsafe(32)
-        self._write((*self.all(), Token(name, tuple(scopes), hashed(secret))))
+        self._write((*self.all(), Token(name, tuple(scopes), hashed(secret), requests)))
         return secret
 
     def remove(self, name: str) -> None:

@@ -11,13 +11,21 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from earl.service.journal import Journal, connect, note_outcomes, trim
+from earl.service.journal import (
+    Journal,
+    connect,
+    image_of,
+    note_outcomes,
+    sample_of,
+    trim,
+    withdraw,
+)
 from earl.service.operations import Operation, Outcome, Receipt, Wish
 from earl.service.refusals import Refused, StorageFailed, StorageFull
 
 WAITING = 256  # wishes that wait for the disk, at most
 TOGETHER = 64  # wishes of one transaction
-TRIMMED_AT_ONCE = 256  # operations that one transaction removes
+TRIMMED_AT_ONCE = 256  # operations that one transaction removes more than it adds
 PAGE = 4096  # bytes of a page of SQLite
 
 Admit = Callable[[Sequence[str]], None]
@@ -49,10 +57,26 @@ class Writer:
         self._new: list[str] = []  # labels of the transaction
         self._outcomes: dict[int, Outcome] = {}
         self._lock = threading.Lock()  # of the outcomes
-        self._thread = threading.Thread(target=self._run, name="earl-writer", daemon=True)
+        self._thread = threading.Thread()  # until it starts
 
     def start(self) -> None:
+        """Open the journal and begin; raises sqlite3.Error."""
+        path = self.journal.path
+        db = connect(path, read_only=False)
+        db.row_factory = sqlite3.Row
+        db.execute(f"PRAGMA max_page_count={max(64, self.cap // PAGE)}")
+        self._second = connect(path)
+        self._second.execute("SELECT count(*) FROM meta").fetchall()  # it is open only now
+        self._thread = threading.Thread(
+            target=self._run, args=(db,), name="earl-writer", daemon=True
+        )
         self._thread.start()
+
+    def fail(self, why: str) -> None:
+        """Refuse everything from now on: the disk can be trusted no more."""
+        self.failed = self.failed or why
+        with self.written:
+            self.written.notify_all()
 
     def submit(self, wishes: Sequence[Wish], admit: Admit) -> "Future[list[Receipt]]":
         """Have wishes written, all or none; the receipts come when they are on the disk."""
@@ -91,10 +115,7 @@ class Writer:
 
     # ---- in the thread
 
-    def _run(self) -> None:
-        db = connect(self.journal.path, read_only=False)
-        db.row_factory = sqlite3.Row
-        db.execute(f"PRAGMA max_page_count={max(64, self.cap // PAGE)}")
+    def _run(self, db: sqlite3.Connection) -> None:
         while True:
             try:
                 first = self._letters.get(timeout=1.0)
@@ -110,10 +131,11 @@ class Writer:
                 return
 
     def _end(self, db: sqlite3.Connection) -> None:
+        self._write(db, [])
         if self.failed is None:
-            self._write(db, [])
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        db.close()
+            self._second.close()
+        db.close()  # which moves the log into the file, unless another connection is open
+        self._second.close()
 
     def _gather(self, first: Letter | None) -> tuple[list[Letter], bool]:
         letters: list[Letter] = []
@@ -140,11 +162,11 @@ class Writer:
             db.execute("BEGIN IMMEDIATE")
             answers = [self._grant(db, letter) for letter in letters]
             note_outcomes(db, outcomes)
-            trimmed = min(self.trim_to, self.trimmed + TRIMMED_AT_ONCE)
+            trimmed = min(self.trim_to, self.trimmed + TRIMMED_AT_ONCE + self.last - before)
             if trimmed > self.trimmed:
                 trim(db, self.trimmed, trimmed)
             db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except Exception as error:  # also of the folder: this thread must not end unheard
             self._back_to(before, 0)
             with self._lock:
                 self._outcomes = outcomes | self._outcomes
@@ -160,7 +182,7 @@ class Writer:
             self.written.notify_all()
         self._checkpoint(db)
 
-    def _explained(self, db: sqlite3.Connection, error: sqlite3.Error) -> Refused:
+    def _explained(self, db: sqlite3.Connection, error: Exception) -> Refused:
         """Undo the transaction, and return what to tell those who wait."""
         name = getattr(error, "sqlite_errorname", "") or type(error).__name__
         try:
@@ -168,13 +190,11 @@ class Writer:
                 db.execute("ROLLBACK")
         except sqlite3.Error as second:
             name = getattr(second, "sqlite_errorname", "") or name
-            self.failed = f"{name}: {second}"
+            self.fail(f"{name}: {second}")
         if name.startswith("SQLITE_FULL") and self.failed is None:
             return StorageFull("the journal is full; see its cap and the room on its disk")
-        self.failed = self.failed or f"{name}: {error}"
-        with self.written:
-            self.written.notify_all()
-        return StorageFailed(self.failed)
+        self.fail(f"{name}: {error}")
+        return StorageFailed(self.failed or name)
 
     def _answer_all(self, letters: Sequence[Letter], refusal: Refused) -> None:
         for letter in letters:
@@ -236,15 +256,15 @@ class Writer:
         """Write one wish as an operation, and what follows for its sample."""
         gone, payload = None, wish.sha()
         if wish.sample is not None:
-            row = self._sample(db, wish.sample)
+            row = sample_of(db, wish.sample)
             if row["forgotten"] and wish.kind == "relabel":
                 raise Refused(
                     409, "forgotten", f"sample {wish.sample} was withdrawn; teach it anew"
                 )
             if row["forgotten"] or row["label"] == wish.label:
                 return Receipt(row["id"], row["changed"], row["label"], row["source"], True)
-            gone = self._withdraw(db, row["label"])
-            image = self._image(db, row["id"]) if wish.kind == "relabel" else None
+            gone = withdraw(db, row["label"])
+            image = image_of(db, row["id"]) if wish.kind == "relabel" else None
             wish = replace(wish, source=row["source"], image=image)
         self.last += 1
         entry = Operation(**vars(wish), seq=self.last, gone=gone)
@@ -257,27 +277,6 @@ class Writer:
         )
         self._tell_sample(db, entry)
         return Receipt(entry.id, entry.seq, entry.label, entry.source)
-
-    def _sample(self, db: sqlite3.Connection, sample: int) -> sqlite3.Row:
-        row: sqlite3.Row | None = db.execute(
-            "SELECT * FROM samples WHERE id = ?", (sample,)
-        ).fetchone()
-        if row is None:
-            raise Refused(404, "no_such_sample", f"there is no sample {sample}")
-        return row
-
-    def _image(self, db: sqlite3.Connection, sample: int) -> bytes:
-        row = db.execute("SELECT image FROM operations WHERE seq = ?", (sample,)).fetchone()
-        if row is None:
-            detail = f"the image of sample {sample} is no longer kept; teach it anew"
-            raise Refused(410, "trimmed", detail)
-        return bytes(row["image"])
-
-    def _withdraw(self, db: sqlite3.Connection, label: str) -> str | None:
-        """Count a sample of a label less; return the label if that was the last one."""
-        db.execute("UPDATE labels SET live = live - 1 WHERE label = ?", (label,))
-        row = db.execute("SELECT live FROM labels WHERE label = ?", (label,)).fetchone()
-        return label if row["live"] == 0 else None
 
     def _tell_sample(self, db: sqlite3.Connection, entry: Operation) -> None:
         if entry.kind == "learn":

@@ -27,6 +27,10 @@ Content = bytes | Callable[[], Iterable[bytes | memoryview]]
 _held: set[int] = set()  # descriptors of the locks of this process
 
 
+class FlushFailed(OSError):
+    """The disk did not take what was written; whether it holds any of it, nobody can tell."""
+
+
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
     """Put this path into an OSError that has none, as those of operations on open files."""
@@ -44,7 +48,7 @@ def fsync_dir(path: Path) -> None:
         return
     fd = os.open(path, os.O_RDONLY | _DIRECTORY)
     with naming(path), closing(fd):
-        os.fsync(fd)
+        flush(fd)
 
 
 def make_directory(path: Path) -> None:
@@ -94,7 +98,15 @@ def _write_all(fd: int, data: Content) -> None:
         rest = memoryview(piece)
         while rest:
             rest = rest[os.write(fd, rest) :]  # a write may take only a part
-    os.fsync(fd)
+    flush(fd)
+
+
+def flush(fd: int) -> None:
+    """Have the disk take what was written to a file; FlushFailed if it does not."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise FlushFailed(error.errno, error.strerror) from error
 
 
 @contextmanager

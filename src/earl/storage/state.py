@@ -35,6 +35,17 @@ def digest(state: State) -> str:
     return sha.hexdigest()
 
 
+def copied(state: State) -> State:
+    """Return a state of its own, on the CPU, which no later step changes."""
+    if isinstance(state, Tensor):
+        return state.detach().to("cpu", copy=True)
+    if isinstance(state, dict):
+        return {key: copied(value) for key, value in state.items()}
+    if type(state) in (list, tuple):
+        return type(state)(copied(value) for value in state)
+    return state
+
+
 def flatten(state: State) -> tuple[dict[str, Tensor], Json]:
     """Split a state into its tensors, named by their path, and the JSON tree that holds them.
 

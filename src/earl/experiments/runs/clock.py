@@ -19,8 +19,12 @@ class Clock:
     def seconds(self) -> float:
         return time.monotonic() - self._start
 
-    def due(self) -> bool:
-        wait = max(self._interval, self._cost / SNAPSHOT_SHARE)
+    def due(self, writing: float) -> bool:
+        """Tell whether it is time for a snapshot, given the seconds that the last was written.
+
+        They count as if learning had stood still: where all cores learn, they are taken from it.
+        """
+        wait = max(self._interval, (self._cost + writing) / SNAPSHOT_SHARE)
         return time.monotonic() - self._last >= wait
 
     @contextmanager

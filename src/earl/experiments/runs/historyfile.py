@@ -42,6 +42,12 @@ class HistoryFile:
             raise self.taken_over(f"{self.path.name} has been changed")
         return found
 
+    def check_beginning(self, begun: dict[str, Json]) -> None:
+        """Raise TakenOver unless the file begins with what had this seal; it may have grown."""
+        size = int(str(begun["bytes"]))
+        if seal(read_lines(self.path)[:size]) != begun:
+            raise self.taken_over(f"{self.path.name} has been changed")
+
     def taken_over(self, found: str) -> TakenOver:
         """Return the error that tells what was found that this process has not written."""
         return TakenOver(

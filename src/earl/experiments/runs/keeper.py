@@ -27,21 +27,30 @@ class Keeper:
         if self.ranks.size > 1:
             self.ranks.share((start, self.learner.state_dict()))
         self.clock = Clock(seconds, self.interval)
-        self.moment = self.saved = start
+        self.moment = self.copied = start  # where the run stands; what was copied last
         return start
 
     def keep(self, moment: Moment) -> None:
-        """Write down an evaluation, and a snapshot when it is time for one."""
+        """Write down an evaluation, and begin with a snapshot when it is time for one.
+
+        If the last one could not be written, that is an error now.
+        """
         self.moment = moment
+        self.saves.background.check()
         if moment.evaluation:
             self.saves.append(moment.evaluation)
-        if self.clock.due():
+        if self.clock.due(self.saves.background.seconds):
             with self.clock.saving():
-                self._save()
+                self._begin()
+
+    def _begin(self) -> None:
+        self.saves.save(self.learner, self.moment, self.clock.seconds())
+        self.copied = self.moment
 
     def _save(self) -> None:
-        self.saves.save(self.learner, self.moment, self.clock.seconds())
-        self.saved = self.moment
+        """Save the run as it stands; it is on the disk when this returns."""
+        self._begin()
+        self.saves.background.wait()
 
     def __exit__(
         self,
@@ -49,21 +58,22 @@ class Keeper:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        self.saves.background.wait()  # first, also after an error: the directory is free afterwards
         if kind is None:
             self._save()
             self.saves.finish(self.clock.seconds())
             self.ranks.leave()
         elif kind is GeneratorExit:  # the run is stopped, by all ranks at the same sample
-            if self.moment is not self.saved:
+            if self.moment is not self.copied:
                 self._save()
             self.ranks.leave()
         elif isinstance(error, NoProgress):  # of all ranks at the same sample, and changed nothing
-            if self.moment is not self.saved:
+            if self.moment is not self.copied:
                 self._save()
-            where = f"{self.saves.path} is saved as of step {self.saved.step}"
+            where = f"{self.saves.path} is saved as of step {self.copied.step}"
             raise NoProgress(f"{error}; {where}") from error
         elif isinstance(error, NotFinite):
-            where = f"{self.saves.path} stays as it was at step {self.saved.step}"
+            where = f"{self.saves.path} stays as it was at step {self.copied.step}"
             raise NotFinite(f"{error}; {where}") from error
 
 

@@ -1,6 +1,11 @@
-"""What a run that goes on leaves on disk: its history, snapshots that count on it, a summary."""
+"""What a run that goes on leaves on disk: its history, snapshots that count on it, a summary.
+
+The history is written between two samples. A snapshot is copied there and written by a second
+thread while learning goes on; what it counts on is on the disk by then.
+"""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +17,11 @@ from earl.experiments.runs.historyfile import HistoryFile
 from earl.experiments.runs.seals import beginning, check_snapshot, identity, summary_text
 from earl.learning.learner import Learner
 from earl.nn.finite import check_finite
+from earl.storage.background import Background
 from earl.storage.files import replace_text
 from earl.storage.manifest import newest_step
 from earl.storage.snapshot import Snapshot, read_newest, write_snapshot
+from earl.storage.state import State, copied
 
 
 class Saves:
@@ -24,6 +31,7 @@ class Saves:
         self.path = path
         self.record = record
         self.notes = notes
+        self.background = Background()
 
     def go_on(self, learner: Learner) -> tuple[Moment, float]:
         """Bring learner and history to the newest snapshot; return the moment and seconds spent."""
@@ -60,13 +68,11 @@ class Saves:
         self.history.append(evaluation)
 
     def save(self, learner: Learner, moment: Moment, seconds: float) -> None:
-        """Write a snapshot of a learner; NotFinite if it holds inf or nan.
+        """Copy a learner's state and begin to write it; an error of the last writing comes first.
 
-        TakenOver if another process has written a snapshot, or to the history.
+        NotFinite if it holds inf or nan. TakenOver if another process has written to the history.
         """
-        root = self.path / "snapshots"
-        if (newest := newest_step(root)) > self.saved:
-            raise self.history.taken_over(f"it has saved step {newest}")
+        self.background.wait()
         with naming_the_step(moment.step):
             check_finite(learner.parts())
         about: dict[str, Any] = {
@@ -76,8 +82,21 @@ class Saves:
             "run": identity(self.record),
             "seconds": round(seconds, 3),
         }
-        write_snapshot(root, moment.step, learner.state_dict(), about=about)
-        self.saved = moment.step
+        state = copied(learner.state_dict())
+        self.background.start(partial(self.write, moment.step, state, about))
+
+    def write(self, step: int, state: State, about: Mapping[str, Any]) -> None:
+        """Write a snapshot of a state that nobody changes any more.
+
+        TakenOver if another process has written a snapshot, or the history does not begin any more
+        with what this one counts on.
+        """
+        root = self.path / "snapshots"
+        if (newest := newest_step(root)) > self.saved:
+            raise self.history.taken_over(f"it has saved step {newest}")
+        self.history.check_beginning(about["history"])
+        write_snapshot(root, step, state, about=about)
+        self.saved = step
 
     def finish(self, seconds: float) -> None:
         """Write the summary of the run, which has ended."""

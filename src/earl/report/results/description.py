@@ -35,7 +35,8 @@ class Pair:
 class Sheet:
     """A table as it is described.
 
-    methods: a row for each choice, a column for each metric, differences to the row `versus`.
+    methods: a row for each choice, a column for each metric, differences to the row `versus`, and
+    the costs.
     grid: one metric, a row for each choice and a column for each of `columns`; the best of a row
     among the runs that fit `best_by` is bold. differences: a row for each pair, likewise.
     few-shot: curves from a file of benchmarks/few_shot.py, `where` says of how many classes.
@@ -53,6 +54,7 @@ class Sheet:
     versus: str = ""  # the label of a row
     compared: tuple[str, ...] = ()  # metrics that have a column of differences
     settings: tuple[str, ...] = ()  # that have a column
+    costs: tuple[str, ...] = ("flops",)  # that have a column: flops, bytes
     best_by: tuple[str, ...] = ()
 
 

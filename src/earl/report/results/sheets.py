@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from earl.errors import DataNotFound, InvalidSetting, MixedRuns
+from earl.errors import DataNotFound, InvalidSetting, MixedRuns, suggest
 from earl.experiments.runs.records import RunRecord, choose_runs, fits, show
 from earl.report.groups import by_seed, distinct
 from earl.report.measures import measure_of, value_of
@@ -13,6 +13,7 @@ from earl.report.tables.layout import NOTHING, interval, plus_minus, quantity
 
 NOT_RUN = "not run yet"
 HOW = "Percent, mean ± standard deviation (seeds)"
+COSTS = {"flops": ("training", "FLOP"), "bytes": ("bytes", "B")}  # titles and units
 PAIRED = "differences in points: mean over common seeds, 95 % interval, seeds won"
 
 
@@ -41,12 +42,15 @@ Made = tuple[list[str], list[list[str]], list[RunRecord]]
 
 
 def methods(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
-    """Return a line for each row with its settings, metrics, differences and training FLOPs."""
+    """Return a line for each row with its settings, metrics, differences and costs."""
     titles = ["method", *sheet.settings]
     for metric in sheet.metrics:
         titles.append(metric)
         if metric in sheet.compared:
             titles.append(f"minus {sheet.versus}")
+    if unknown := [name for name in sheet.costs if name not in COSTS]:
+        raise InvalidSetting(f"no runs have the cost {unknown[0]!r}; {suggest(unknown[0], COSTS)}")
+    titles += [COSTS[name][0] for name in sheet.costs]
     groups = {choice.label: select(runs, (*sheet.where, *choice.where)) for choice in sheet.rows}
     if sheet.compared and sheet.versus not in groups:
         raise InvalidSetting(f"table {sheet.name}: there is no row {sheet.versus!r} to subtract")
@@ -59,10 +63,11 @@ def methods(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
             cells.append(mean_of(group, metric))
             if metric in sheet.compared:
                 cells.append(difference(group, groups[sheet.versus], metric))
-        cells += [flops(group)] if group else [NOT_RUN, *[""] * (len(titles) - 1)]
+        cells += [cost(group, name) for name in sheet.costs if group]
+        cells += [] if group else [NOT_RUN, *[""] * (len(titles) - 2)]
         lines.append(cells)
         used += group.values()
-    return [*titles, "training"], lines, used
+    return titles, lines, used
 
 
 def grid(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
@@ -154,11 +159,11 @@ def difference(plus: Mapping[int, RunRecord], minus: Mapping[int, RunRecord], me
     return f"{interval(found, 1).rpartition(' ')[0]}, {won} of {found.n}"
 
 
-def flops(group: Mapping[int, RunRecord]) -> str:
-    """Return what training has cost, the mean of the runs."""
-    costs = [run.history[-1].numbers.get("flops") for run in group.values()]
+def cost(group: Mapping[int, RunRecord], name: str) -> str:
+    """Return what the runs have cost by their end, the mean of them."""
+    costs = [run.history[-1].numbers.get(name) for run in group.values()]
     known = [cost for cost in costs if cost is not None]
-    return quantity(fmean(known), "FLOP") if known else NOTHING
+    return quantity(fmean(known), COSTS[name][1]) if known else NOTHING
 
 
 def about(sheet: Sheet, runs: Sequence[RunRecord]) -> str:

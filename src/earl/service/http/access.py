@@ -32,6 +32,7 @@ def asks(scope: Scope) -> Callable[..., Awaitable[Token]]:
             raise Refused(401, "no_token", "send a known token: Authorization: Bearer ...")
         if not token.may(scope):
             raise Refused(403, "wrong_scope", f"this token may not do that; it needs {scope}")
+        service.count(token)
         return token
 
     return check

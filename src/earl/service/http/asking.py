@@ -1,6 +1,7 @@
 """Routes that ask: predictions, classes, samples, status, metrics, health, events."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -16,6 +17,7 @@ from earl.service.session import Session
 
 MOST_IMAGES = 64  # of one question
 LARGEST = 2**63 - 1  # that SQLite takes
+PART = 1 << 16  # bytes of an image that are sent at a time
 
 router = APIRouter()
 Number = Annotated[int, Query(ge=0, le=LARGEST)]
@@ -99,7 +101,14 @@ async def get_image(sample: schemas.Id, service: TheService, token: MayPredict) 
     if data is None:
         raise Refused(404, "no_such_image", f"there is no image of sample {sample}")
     headers = {"Content-Security-Policy": "default-src 'none'; sandbox"}
-    return Response(data, media_type=media_type(data), headers=headers)
+    headers["Content-Length"] = str(len(data))
+    return StreamingResponse(in_parts(data), media_type=media_type(data), headers=headers)
+
+
+async def in_parts(data: bytes) -> AsyncIterator[bytes]:
+    """Yield some bytes at a time: who does not read must not have all of them copied for him."""
+    for start in range(0, len(data), PART):
+        yield data[start : start + PART]
 
 
 @router.get("/metrics", responses=schemas.METRICS, response_class=Response)

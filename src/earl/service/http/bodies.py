@@ -16,7 +16,6 @@ from earl.service.refusals import Refused
 from earl.service.tokens import Token
 from earl.storage.manifest import parse_json
 
-SECONDS = 10.0  # until a body must have come
 FORM, JSON = "multipart/form-data", "application/json"
 
 
@@ -29,14 +28,15 @@ async def read(request: Request, most: int) -> Form | dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in (FORM, JSON):
         raise Refused(415, "unsupported_media_type", f"send {FORM} or {JSON}")
+    seconds = request.app.state.service.limits.deadlines.body
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds):
             if kind == FORM:
                 async with request.form(max_files=most, max_fields=2 * most + 1) as form:
                     return await whole(form)
             return json_object(await request.body())
     except TimeoutError:
-        raise Refused(408, "too_slow", f"the request took longer than {SECONDS:.0f} s") from None
+        raise Refused(408, "too_slow", f"the request took longer than {seconds:.0f} s") from None
     except ClientDisconnect:
         raise Refused(400, "cut_short", "the request was cut short") from None
     except HTTPException as error:

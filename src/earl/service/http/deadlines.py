@@ -6,23 +6,26 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-IDLE, HEADER, BODY, READING = 15.0, 5.0, 11.0, 15.0  # seconds
+from earl.service.limits import Deadlines
+
+GRACE = 1.0  # seconds longer than its deadline a body may take, for the answer that it is late
 
 
 class DeadlineProtocol(H11Protocol):
-    """Closes a connection whose header, body or reading takes longer than its deadline.
+    """Closes a connection that is idle, or whose header, body or reading takes too long.
 
-    A deadline begins with its phase, and nothing that arrives meanwhile puts it off. What is idle
-    between two requests is closed by uvicorn's own timeout, which is set to the same.
+    A deadline begins with its phase, and nothing that arrives meanwhile puts it off. Closing waits
+    for nobody: what a client has not read by then is dropped.
     """
 
+    deadlines = Deadlines()
     _phase = ""
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._enter("idle", IDLE)
+        self._enter("idle", self.deadlines.idle)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -40,7 +43,7 @@ class DeadlineProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.loop.call_later(READING, self.transport.abort)
+        self._unread = self.loop.call_later(self.deadlines.reading, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -50,9 +53,13 @@ class DeadlineProtocol(H11Protocol):
     def _review(self) -> None:
         """Find out in which phase the connection is."""
         if self.conn.their_state is h11.SEND_BODY:
-            self._enter("body", BODY)
+            self._enter("body", self.deadlines.body + GRACE)
         elif self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
-            self._enter("header", HEADER)
+            self._enter("header", self.deadlines.header)
+        elif self.conn.their_state is h11.IDLE:
+            self._enter("idle", self.deadlines.idle)
+        elif self.transport.is_closing():  # when all is sent; it may be that nobody reads it
+            self._enter("closing", self.deadlines.reading)
         else:
             self._enter("", None)
 
@@ -65,3 +72,8 @@ class DeadlineProtocol(H11Protocol):
             self._deadline = None
         if seconds is not None:
             self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+
+def closing_after(deadlines: Deadlines) -> type[DeadlineProtocol]:
+    """Return the protocol with other deadlines."""
+    return type("OwnDeadlines", (DeadlineProtocol,), {"deadlines": deadlines})

@@ -162,7 +162,7 @@ def taught(model: type[BaseModel], *also: int) -> Responses:
 HEALTH: Responses = {200: {"model": Health}, 503: {"model": Health}, 400: {"model": Error}}
 IMAGE: Responses = {
     200: {"content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}},
-    **{status: {"model": Error} for status in (400, 401, 403, 404, 422)},
+    **{status: {"model": Error} for status in (400, 401, 403, 404, 422, 429)},
 }
 EVENTS: Responses = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
@@ -170,7 +170,7 @@ EVENTS: Responses = {
 }
 METRICS: Responses = {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-    **{status: {"model": Error} for status in (400, 401, 403)},
+    **{status: {"model": Error} for status in (400, 401, 403, 429)},
 }
 FILE = {"type": "string", "format": "binary"}
 TEXT = {"type": "string", "minLength": 1, "maxLength": 128}

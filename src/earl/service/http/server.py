@@ -10,7 +10,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from earl.errors import EarlError
-from earl.service.http.deadlines import IDLE, DeadlineProtocol
+from earl.service.heap import share_heap
+from earl.service.http.deadlines import closing_after
 from earl.service.service import Service
 
 GRACE = 3  # seconds that requests have to end
@@ -22,7 +23,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI, service: Service) -> None:
         config = uvicorn.Config(
             app,
-            http=DeadlineProtocol,
+            http=closing_after(service.limits.deadlines),
             ws="none",
             lifespan="on",
             log_config=None,
@@ -30,7 +31,7 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             limit_concurrency=service.limits.connections,
-            timeout_keep_alive=int(IDLE),
+            timeout_keep_alive=int(service.limits.deadlines.idle) + 2,  # ours comes first
             timeout_graceful_shutdown=GRACE,
             h11_max_incomplete_event_size=16 << 10,
         )
@@ -52,6 +53,7 @@ def serve(
     app: FastAPI, service: Service, listening: socket.socket, ready: Callable[[], None]
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; then finish, save and return."""
+    share_heap()  # before its threads begin
     server = Server(app, service)
 
     async def run() -> None:
