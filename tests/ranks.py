@@ -3,6 +3,7 @@
 Where torchrun itself is not the question, forks of one process are ranks as well.
 """
 
+import importlib
 import os
 import socket
 import sys
@@ -125,7 +126,8 @@ def main(*methods: str) -> None:
 def fork_ranks(size: int, *methods: str) -> None:
     """Have forks of this process do as ranks; exit with as many as have failed."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
+        warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
+        importlib.import_module("torch.distributed.optim")  # once, as every rank would
     with socket.create_server(("127.0.0.1", 0)) as listening:
         os.environ |= {"TORCHELASTIC_RUN_ID": "forks", "TORCHELASTIC_USE_AGENT_STORE": "True"}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(listening.getsockname()[1])}

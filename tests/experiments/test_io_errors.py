@@ -18,7 +18,7 @@ from earl.experiments.runs import historyfile, saves
 from earl.experiments.runs.clock import Clock
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.ENOLCK, errno.EROFS, errno.EACCES, errno.EMFILE)
-SMALL = ["--limit", "16", "--threads", "1", "--set", "every=8", "--set", "width=4"]
+SMALL = ["--limit", "16", "--threads", "1", "--set", "every=8", "--set", "depth=4"]
 
 
 @pytest.fixture(autouse=True)
