@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from earl.data.dataset import Dataset
 from earl.learning import Learner
 from earl.nn import View
+from small_networks import THREE_STAGES
 
 Make = Callable[..., Learner]
 Augmentation = Callable[[Tensor, Generator], Tensor]
@@ -36,8 +37,8 @@ def rolled(dataset: Dataset) -> Augmentation:
 
 @pytest.fixture
 def remind(make: Make, plain: Augmentation) -> Make:
-    """Makes a learner of this method, with images as they are."""
-    return partial(make, "remind", augment=plain)
+    """Makes a learner of this method, with images as they are; its maps have 4 x 4 places."""
+    return partial(make, "remind", augment=plain, network=THREE_STAGES)
 
 
 @pytest.fixture

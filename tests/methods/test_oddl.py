@@ -15,6 +15,7 @@ from earl.methods.oddl.oddl import NEVER, ODDL, total_variation
 from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
 from oddl_tools import grown
+from small_networks import THREE_STAGES
 from teaching import teach_classes as teach
 
 Make = Callable[..., Learner]
@@ -184,14 +185,14 @@ def test_a_head_grows_beyond_the_rows_it_began_with(oddl: Oddl, dataset: Dataset
 
 
 def test_flops_are_what_torch_counts_in_every_phase(oddl: Oddl, dataset: Dataset) -> None:
-    learner = oddl(memory_size=20, threshold=0.0, max_components=3)
+    learner = oddl(memory_size=20, threshold=0.0, max_components=3, network=THREE_STAGES)
     teach(learner, dataset, (0, 1), 2)  # prices the passes, which would be counted too
     for classes, n in (((0, 1), 18), ((2, 3), 20), ((0, 1), 12)):
         before = learner.work.flops
         with FlopCounterMode(display=False) as counter:
             teach(learner, dataset, classes, n)
         counted = counter.get_total_flops()
-        assert learner.work.flops - before == pytest.approx(counted, rel=0.012)
+        assert learner.work.flops - before == pytest.approx(counted, rel=0.01)
     assert len(learner.mixture) > 2 and learner.work.counts["dreamed"] > 0
 
 

@@ -112,7 +112,7 @@ def test_data_sets_and_streams_have_panels_of_their_own(runs, tmp_path):
     write_run(tmp_path, "er", 1, [0.5, 0.75], stream="gaussian")
     figure = FIGURES["curves"]([*runs, *find_runs([tmp_path])], title="Both", allow_mixed=True)
     titles = [axes.get_title(loc="left") for axes in figure.axes]
-    small = "every=5, iterations=0.5, per_class=10, width=4"
+    small = "depth=4, every=5, iterations=0.5, per_class=10, width=16"
     assert [title.replace("\n", " ") for title in titles[:2]] == [
         "shapes, gaussian",
         f"shapes ({small}), disjoint",

@@ -63,12 +63,16 @@ def read_all(folder: Path, samples: Samples, calls: int, sabotaged: bool) -> dic
     while not session.published.model.can_answer:
         time.sleep(0.01)
     look, readings, asked, back = seen_here(samples), Counter[str](), Counter[int](), [0]
+    first = session.published
+
+    def note(model: Published) -> None:
+        readings[json.dumps([model.seq, attempt(look, model)])] += 1
 
     def read(reader: int) -> None:
         last = 0
         for _ in range(reader, calls, READERS):
             model = session.published
-            readings[json.dumps([model.seq, attempt(look, model)])] += 1
+            note(model)
             back[0] += model.seq < last
             last = model.seq
             asked[reader] += 1
@@ -82,6 +86,9 @@ def read_all(folder: Path, samples: Samples, calls: int, sabotaged: bool) -> dic
         session.learn([lesson_]).result()
     for thread in readers:
         thread.join()
+    while session.published.seq == first.seq:
+        time.sleep(0.01)
+    note(first)  # whoever took it in the beginning may still ask it
     session.stop()
     return {"readings": [[json.loads(key), n] for key, n in readings.items()], "back": back[0]}
 

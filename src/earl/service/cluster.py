@@ -38,7 +38,8 @@ class Answering:
             token = self.tokens.find(secret) if kind.lower() == "bearer" else None
             if token is None or not token.may("predict"):
                 raise Refused(401, "no_token", "send a known token: Authorization: Bearer ...")
-            return await self.predict(await bodies.images(request, MOST_IMAGES))
+            seconds = self.replica.limits.deadlines.body
+            return await self.predict(await bodies.images(request, MOST_IMAGES, seconds))
         except Refused as refusal:
             return answer(refusal, "ray")
 

@@ -23,12 +23,16 @@ class Form(dict[str, list[str | bytes]]):
     """The fields of a form: each a list, with the bytes of files."""
 
 
-async def read(request: Request, most: int) -> Form | dict[str, Any]:
-    """Return the form or the JSON object that a request brings; Refused says what is wrong."""
+async def read(request: Request, most: int, seconds: float | None = None) -> Form | dict[str, Any]:
+    """Return the form or the JSON object that a request brings; Refused says what is wrong.
+
+    It may take so many seconds, or what the service allows that the request came to.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in (FORM, JSON):
         raise Refused(415, "unsupported_media_type", f"send {FORM} or {JSON}")
-    seconds = request.app.state.service.limits.deadlines.body
+    if seconds is None:
+        seconds = float(request.app.state.service.limits.deadlines.body)
     try:
         async with asyncio.timeout(seconds):
             if kind == FORM:
@@ -98,9 +102,9 @@ def single(body: Form | dict[str, Any], name: str) -> object:
     return value[0] if value else None
 
 
-async def images(request: Request, most: int) -> list[bytes]:
+async def images(request: Request, most: int, seconds: float | None = None) -> list[bytes]:
     """Return the images of a question."""
-    body = await read(request, most)
+    body = await read(request, most, seconds)
     if isinstance(body, Form):
         only(body, "image")
         return files(body, "image", most)
