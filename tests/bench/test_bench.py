@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from earl.bench import guards, neighbours, record, rows, starts
 from earl.bench.measured import Measured, ratio_of
-from earl.bench.neighbours import neighbour, spinning_on
+from earl.bench.neighbours import neighbour
 from earl.bench.parts import LargestTensor, asking
 from earl.bench.profile import profile
 from earl.bench.rows import ROWS, choose, measure_rows
@@ -233,13 +233,6 @@ def test_learning_is_timed_beside_a_process_that_spins_and_without(
     (figure,) = neighbour(Effort(seconds=0, turns=1, quick=True))
     assert figure.target == 1.5 and set(figure.times) == {"busy", "quiet"}
     assert figure.value == pytest.approx(figure.times["busy"] / figure.times["quiet"] / 2)
-
-
-def test_a_process_spins_from_one_byte_to_the_next_and_ends_with_its_input() -> None:
-    with spinning_on(2) as spin:
-        for _ in range(2):
-            with spin():
-                pass
 
 
 # ---- the command
