@@ -67,6 +67,30 @@ def test_a_list_in_the_settings_is_one_more_factor(tmp_path: Path) -> None:
     assert all(e.settings["every"] == 20 and e.probes == ("collapse",) for e in runs)
 
 
+def test_what_grids_share_is_said_once_and_a_grid_may_say_otherwise(tmp_path: Path) -> None:
+    text = """
+        [common]
+        dataset = "shapes"
+        stream = "gaussian"
+        seed = [1, 2]
+        [common.settings]
+        every = 20
+        lr = [1e-3, 3e-3]
+        [[grid]]
+        method = "er"
+        [[grid]]
+        method = "earl"
+        seed = 3
+        settings = { lr = 0.01, k = 5 }
+    """
+    *of_er, of_earl = expanded(tmp_path, text)
+    found = [(e.method, e.seed, dict(e.settings)) for e in of_er]
+    rates = [{"every": 20, "lr": lr} for lr in (1e-3, 3e-3)]
+    assert found == [("er", seed, settings) for seed in (1, 2) for settings in rates]
+    assert (of_earl.stream, of_earl.seed) == ("gaussian", 3)
+    assert of_earl.settings == {"every": 20, "lr": 0.01, "k": 5}
+
+
 def test_grids_add_up_and_a_run_of_two_grids_is_run_once(tmp_path: Path) -> None:
     both = GRID + "seed = [1, 2]\n" + GRID + "seed = [3, 2]\n"
     assert [e.seed for e in expanded(tmp_path, both)] == [1, 2, 3]
@@ -110,6 +134,9 @@ def test_a_grid_passes_on_what_compute_is_matched_to(tmp_path: Path) -> None:
         ('title = "T"\n' + GRID + "match = 'time'\nto = 'er'", "must be 'flops' or 'bytes'"),
         ('title = "T"\n' + GRID + "probes = ['nc']", "no probe named 'nc'"),
         ('title = "T"\n' + GRID + "settings = 3", "settings must be a table"),
+        ('title = "T"\n[common]\nsettings = 3\n' + GRID, "settings must be a table"),
+        ('title = "T"\ncommon = 3\n' + GRID, "one table: [common]"),
+        ('title = "T"\n[common]\nsede = 3\n' + GRID, "no key named 'sede'"),
         ('title = "T"\n' + GRID + "settings = {lrr = 1}", "did you mean 'lr'?"),
         ('title = "T"\n' + GRID + "settings = {lr = []}", "lr = [] holds nothing to run"),
         ('title = "T"\n' + GRID + "settings = {lr = 'x'}", "lr = 'x' must be a number"),

@@ -19,7 +19,7 @@ from earl.storage.reading import read_text
 LARGEST = 1 << 20  # bytes of a sweep file
 KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 TOO_DEEP = re.compile(rf"(?<![\w-]){KEY}(?:[ \t]*\.[ \t]*{KEY}){{20}}")  # keys joined by dots
-FILE_KEYS = ("title", "about", "table", "grid")
+FILE_KEYS = ("title", "about", "table", "common", "grid")
 FACTORS = {"method": str, "dataset": str, "stream": str, "seed": int}  # one value or a list
 GRID_KEYS = (*FACTORS, "probes", "match", "to", "settings")
 KINDS = {str: "text", int: "a whole number"}
@@ -63,10 +63,14 @@ class SweepFile:
             raise SweepFileError("a grid begins with [[grid]], in double brackets")
         if not grids:
             raise SweepFileError("it needs at least one [[grid]]")
+        common = content.get("common", {})
+        if not isinstance(common, dict):
+            raise SweepFileError("what all grids have in common is one table: [common]")
+        refuse_unknown(common, GRID_KEYS)
         found: dict[str, Experiment] = {}  # grids may overlap: a run is run once
         for number, grid in enumerate(grids, start=1):
             try:
-                for experiment in expand(grid):
+                for experiment in expand(combined(common, grid)):
                     found.setdefault(json.dumps(experiment.as_dict()), experiment)
             except EarlError as error:
                 raise SweepFileError(f"grid {number}: {error}") from error
@@ -99,13 +103,22 @@ def find(name: str) -> Path:
     raise UnknownName(f"no sweep file named {name!r}; {suggest(name, tuple(known))}")
 
 
+def combined(common: Mapping[str, Any], grid: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a grid with all that it does not say itself taken from what grids have in common."""
+    tables = [table.get("settings", {}) for table in (common, grid)]
+    for table in tables:
+        if not isinstance(table, dict):
+            raise SweepFileError("settings must be a table, as in: [grid.settings]")
+    return {**common, **grid, "settings": {**tables[0], **tables[1]}}
+
+
 def expand(grid: Mapping[str, Any]) -> Iterator[Experiment]:
     """Yield the experiments of a grid: the product of its lists, the last one changing fastest."""
     refuse_unknown(grid, GRID_KEYS)
     if missing := [key for key in ("method", "dataset", "stream") if key not in grid]:
         raise SweepFileError(f"{missing[0]} is missing")
     factors = {key: several(key, grid[key], kind) for key, kind in FACTORS.items() if key in grid}
-    settings = setting_factors(grid.get("settings", {}))
+    settings = setting_factors(grid["settings"])
     fixed: dict[str, Any] = {"probes": tuple(texts("probes", grid.get("probes", [])))}
     fixed |= {key: text(grid, key) for key in ("match", "to") if key in grid}
     for values in itertools.product(*factors.values()):
@@ -166,10 +179,8 @@ def several(key: str, given: Any, kind: type) -> list[Any]:
     return refuse_twins(key, values)
 
 
-def setting_factors(given: Any) -> dict[str, list[Value]]:
+def setting_factors(given: Mapping[str, Any]) -> dict[str, list[Value]]:
     """Return every setting's values as a list."""
-    if not isinstance(given, dict):
-        raise SweepFileError("settings must be a table, as in: [grid.settings]")
     factors = {}
     for name, value in given.items():
         values = value if isinstance(value, list) else [value]
