@@ -5,6 +5,7 @@ exactly there; a run that fails is reported and the others go on.
 """
 
 import itertools
+import json
 import os
 import signal
 import sys
@@ -14,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from earl.errors import DirectoryInUse, EarlError, RunConflict
+from earl.errors import DirectoryInUse, EarlError, RunConflict, SweepFileError
 from earl.evaluation.history import read_history
 from earl.experiments.experiment import Experiment
 from earl.experiments.places import make_writable
+from earl.experiments.prepare import rehearse
 from earl.experiments.runs.directory import SNAPSHOT_SECONDS, RunDirectory
 from earl.experiments.runs.files import read_record
 from earl.experiments.runs.progress_note import NOTE, read_note
@@ -68,7 +70,8 @@ def sweep(
 ) -> Generator[tuple[Status, ...]]:
     """Run all experiments, and yield now and then how every one of them stands.
 
-    Close the iterator (or leave its loop) to stop: all runs are saved and can go on later.
+    Close the iterator (or leave its loop) to stop: all runs are saved and can go on later. What no
+    run could be made of, a memory that is too small for its method, say, is refused at once.
     """
     engine = engine or LocalEngine()
     words = ["--out", str(out.absolute()), "--snapshot-seconds", str(snapshot_seconds)]
@@ -77,8 +80,9 @@ def sweep(
     for option, place in (("--data-root", data_root), ("--cache-root", cache_root)):
         words += [option, str(place.expanduser().absolute())] if place else []
     refuse_same_path(experiments)
-    make_writable(out)
     runs = [SweepRun(experiment, out / experiment.path(), words) for experiment in experiments]
+    rehearse_waiting([run.status for run in runs])
+    make_writable(out)
     return follow_runs(runs, engine)
 
 
@@ -232,6 +236,20 @@ def refuse_same_path(experiments: Sequence[Experiment]) -> None:
         if path in seen:
             raise RunConflict(f"two different runs of this sweep would both go to {path}")
         seen[path] = experiment
+
+
+def rehearse_waiting(statuses: Sequence[Status]) -> None:
+    """Make the learner of every run that has not begun; seeds make no difference."""
+    made = set()
+    for status in statuses:
+        key = json.dumps(replace(status.experiment, seed=0).as_dict())
+        if status.state != "waiting" or key in made:
+            continue
+        made.add(key)
+        try:
+            rehearse(status.experiment)
+        except EarlError as error:
+            raise SweepFileError(f"{status.experiment.path()}: {error}") from error
 
 
 def in_use(path: Path) -> bool:
