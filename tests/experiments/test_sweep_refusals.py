@@ -81,7 +81,7 @@ def test_a_sweep_that_cannot_begin_says_why(tmp_path: Path) -> None:
 def test_a_setting_that_does_not_fit_the_network_is_refused_before_the_first_run(
     tmp_path: Path,
 ) -> None:
-    wrong = shapes("remind", settings={"codebooks": 7})  # which does not divide the channels of any layer
+    wrong = shapes("remind", settings={"codebooks": 7})  # no layer has 7 n channels
     with pytest.raises(EarlError, match=r"remind,codebooks=7.*seed-1: .*codebooks"):
         sweep([shapes(), wrong], tmp_path / "runs")
     assert not (tmp_path / "runs").exists()

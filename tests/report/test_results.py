@@ -44,6 +44,15 @@ def published(folder: Path, described: str = DESCRIBED, page: str = PAGE) -> Des
     return Description.open(folder / "results" / "tables.toml")
 
 
+def test_a_place_that_names_a_method_has_one_more_row_and_no_row_twice(tmp_path: Path) -> None:
+    described = DESCRIBED.replace('rows = ["er", "earl", "scr"]', 'rows = ["er"]')
+    page = "".join(PAGE.replace("small", f"small {name}") for name in ("earl", "er"))
+    write_pages(published(tmp_path, described, page))
+    of_earl, of_er = (tmp_path / "page.md").read_text(encoding="utf-8").split("After.\nBefore.")
+    assert "| `earl` | 0.0003 | 45.0" in of_earl and "| `er` | 0.0003" in of_earl
+    assert of_er.count("| `er` |") == 1 and "earl` |" not in of_er
+
+
 def test_a_table_has_means_deviations_paired_differences_and_what_was_not_run(
     tmp_path: Path,
 ) -> None:

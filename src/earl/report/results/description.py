@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -105,10 +105,15 @@ def sheet(path: Path, name: str, about: Mapping[str, Any]) -> Sheet:
     return Sheet(**{**values, "name": name, "kind": kind})
 
 
+def of_method(name: str) -> Choice:
+    """Return the row of a method."""
+    return Choice(f"`{name}`", (f"method={name}",))
+
+
 def entry(path: Path, kind: type[Entry], value: Any) -> Entry:
     """Return a row, column or pair; a text stands for the method of that name."""
     if isinstance(value, str):
-        value = {"label": f"`{value}`", "where": [f"method={value}"]}
+        value = asdict(of_method(value))
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     if set(value) != set(names):
         raise InvalidSetting(f"{path}: {value} must have {', '.join(names)}, and nothing else")

@@ -1,47 +1,64 @@
 """Pages whose tables are made of records: what stands between two marks is written anew."""
 
+import functools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from earl.errors import DataNotFound, InvalidSetting, suggest
 from earl.experiments.runs.records import RunRecord, find_runs
-from earl.report.results.description import Description
+from earl.report.results.description import Description, Sheet, of_method
 from earl.report.results.few_shot import few_shot
 from earl.report.results.sheets import markdown
 from earl.storage.files import replace_text
 from earl.storage.reading import read_text
 
 LARGEST = 1 << 22  # bytes of a page
-PLACE = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end of table -->)", re.DOTALL)
+PLACE = re.compile(
+    r"(?P<begin><!-- table: (?P<table>\S+)(?: (?P<method>\S+))? -->\n)"
+    r".*?(?P<end><!-- end of table -->)",
+    re.DOTALL,
+)
 
 
 def stale_pages(description: Description) -> dict[Path, str]:
     """Return the new texts of the pages that do not show what the records say.
 
-    Every described table must have a place in a page, and every place must be described.
+    Every described table must have a place in a page, and every place must be described. A place
+    may name a method, which the table there has one more row for.
     """
-    tables: dict[str, str] = {}
-    for name, sheet in description.sheets.items():
+    sheets, stale, placed = description.sheets, {}, set()
+    found_runs = functools.cache(records)  # several tables are made of the same
+
+    def filled(place: re.Match[str]) -> str:
+        sheet = with_method(sheets[place["table"]], place["method"])
         there = description.path.parent / sheet.runs
         curves = sheet.kind == "few-shot"
-        tables[name] = few_shot(sheet, there) if curves else markdown(sheet, records(there))
-    stale, placed = {}, set()
+        table = few_shot(sheet, there) if curves else markdown(sheet, found_runs(there))
+        return f"{place['begin']}{table}{place['end']}"
+
     for page in description.pages:
         path = description.root / page
         if not path.is_file():
             raise DataNotFound(f"there is no page {path}; {description.path} names it")
         text = read_text(path, LARGEST)
-        placed |= {found[2] for found in PLACE.finditer(text)}
-        for name in sorted(placed - tables.keys()):
+        placed |= {place["table"] for place in PLACE.finditer(text)}
+        for name in sorted(placed - sheets.keys()):
             raise InvalidSetting(
-                f"{path} has a place for table {name!r}; {suggest(name, tuple(tables))}"
+                f"{path} has a place for table {name!r}; {suggest(name, tuple(sheets))}"
             )
-        filled = PLACE.sub(lambda found: f"{found[1]}{tables[found[2]]}{found[4]}", text)
-        if filled != text:
-            stale[path] = filled
-    for name in tables.keys() - placed:
+        if (new := PLACE.sub(filled, text)) != text:
+            stale[path] = new
+    for name in sheets.keys() - placed:
         raise InvalidSetting(f"no page has a place for table {name!r}: <!-- table: {name} -->")
     return stale
+
+
+def with_method(sheet: Sheet, method: str | None) -> Sheet:
+    """Return a table with a row for a method, if one is named and has none."""
+    if method is None or (row := of_method(method)) in sheet.rows:
+        return sheet
+    return replace(sheet, rows=(*sheet.rows, row))
 
 
 def records(folder: Path) -> list[RunRecord]:
