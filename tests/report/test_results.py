@@ -183,7 +183,7 @@ def test_no_record_of_this_repository_is_damaged_or_names_a_place() -> None:
 def test_digits_and_the_demo_have_the_rates_that_held_out_digits_chose() -> None:
     description = Description.open(ROOT / "results" / "tables.toml")
     sheet = description.sheets["digits-rates-held-out"]
-    runs = find_runs([ROOT / "results" / sheet.runs])
+    runs = find_runs([ROOT / "results" / folder for folder in sheet.runs])
     chosen = {}
     for row in sheet.rows:
         best = best_column(sheet, runs, row)

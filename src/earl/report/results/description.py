@@ -44,7 +44,7 @@ class Sheet:
 
     name: str
     kind: Kind
-    runs: str  # the folder of its records, beside the description
+    runs: tuple[str, ...]  # folders of its records, beside the description
     command: str  # that made them
     metrics: tuple[str, ...] = ("A_AUC",)
     where: tuple[str, ...] = ()
@@ -100,6 +100,8 @@ def sheet(path: Path, name: str, about: Mapping[str, Any]) -> Sheet:
         if key in of:
             value = [entry(path, of[key], one) for one in value]
         values[key] = tuple(value) if isinstance(value, list) else value
+    if isinstance(values.get("runs"), str):
+        values["runs"] = (values["runs"],)
     if missing := {"runs", "command"} - set(values):
         raise InvalidSetting(f"{path}: table {name} needs {' and '.join(sorted(missing))}")
     return Sheet(**{**values, "name": name, "kind": kind})

@@ -32,9 +32,11 @@ def stale_pages(description: Description) -> dict[Path, str]:
 
     def filled(place: re.Match[str]) -> str:
         sheet = with_method(sheets[place["table"]], place["method"])
-        there = description.path.parent / sheet.runs
-        curves = sheet.kind == "few-shot"
-        table = few_shot(sheet, there) if curves else markdown(sheet, found_runs(there))
+        there = [description.path.parent / folder for folder in sheet.runs]
+        if sheet.kind == "few-shot":
+            table = few_shot(sheet, *there)
+        else:
+            table = markdown(sheet, [run for folder in there for run in found_runs(folder)])
         return f"{place['begin']}{table}{place['end']}"
 
     for page in description.pages:
