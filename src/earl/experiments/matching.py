@@ -17,6 +17,7 @@ from earl.randomness import Randomness
 
 # Passes are counted on a network of the same depth that costs very little.
 TINY: Mapping[str, Value] = {"width": 16}
+TINY_LAYERS = ("hidden", "vae_hidden")  # sizes of layers, which have 16 numbers then, too
 TINY_SIDE = 8  # pixels
 UPDATES = 4  # updates on two images each; afterwards everything that training makes is there
 CANDIDATES = 120  # the fewest samples in memory from which methods that choose can choose
@@ -60,7 +61,8 @@ def passes_per_update(
     """Return how many passes of each name an update takes, once there is enough in memory."""
     side = 1 if experiment.embedded else TINY_SIDE
     shape = (channels, side, side)
-    tiny = replace(experiment, settings={**experiment.settings, **TINY})
+    layers = {name: TINY["width"] for name in TINY_LAYERS if experiment.values().get(name)}
+    tiny = replace(experiment, settings={**experiment.settings, **TINY, **layers})
     n = int(tiny.values()["batch_size"])
     learner = warmed_up(tiny, shape, classes, tasks, at_least=2 * n + CANDIDATES)
     x, y = random_images(shape, classes, n)
