@@ -10,7 +10,7 @@ from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.records import find_runs
 from run_folders import EARL, ER, write_runs
 
-ALL = ("training-error", "bias", "cosines", "features")
+ALL = ("training-error", "bias", "collapse", "cosines", "features")
 SMALL = {"per_class": 10, "every": 5, "depth": 4, "width": 16, "iterations": 0.5}
 FIGURE_RUNS = [  # method, seed, settings, probes
     ("vanilla-etf", 1, {}, ALL),

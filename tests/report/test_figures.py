@@ -134,6 +134,16 @@ def test_readings_and_boundaries_are_drawn_as_they_were_recorded(runs, name, rea
     assert line(axes, "task boundary").get_xdata()[0] == 20
 
 
+def test_collapse_has_a_panel_for_each_measure_as_it_was_recorded(runs):
+    (run,) = choose_runs(runs, ["negative=noise"])
+    panels = FIGURES["collapse"]([run]).axes
+    assert [axes.get_ylabel()[:3] for axes in panels] == ["NC1", "NC2", "NC3"]
+    for axes, name in zip(panels, ("NC1", "NC2", "NC3"), strict=True):
+        read = {e.step: e.extra[name] for e in run.history if name in e.numbers}
+        drawn = line(axes, "earl")
+        assert dict(zip(drawn.get_xdata(), drawn.get_ydata(), strict=True)) == pytest.approx(read)
+
+
 def test_online_accuracy_is_taken_over_the_last_samples(runs):
     (run,) = choose_runs(runs, ["negative=noise"])
     (axes,) = FIGURES["online-accuracy"]([run]).axes

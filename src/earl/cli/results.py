@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from earl.cli.options import Json
+from earl.cli.output import keep_fonts
 from earl.cli.text import complain, print_json, say
 
 
@@ -18,15 +19,20 @@ def results(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Fill the tables of pages from records that are kept.
+    """Fill the tables of pages from records that are kept, and draw their pictures.
 
     Records are kept with `earl export records RUNS -o results/NAME`.
     """
     from earl.report.results.description import Description
     from earl.report.results.pages import stale_pages, write_pages
+    from earl.report.results.pictures import draw_pictures, stale_pictures
 
     described = Description.open(description)
-    pages = list(stale_pages(described)) if check else write_pages(described)
+    if check:
+        pages = [*stale_pages(described), *stale_pictures(described)]
+    else:
+        keep_fonts()
+        pages = [*write_pages(described), *draw_pictures(described)]
     if as_json:
         print_json({"stale" if check else "written": [page.as_posix() for page in pages]})
     for page in pages:

@@ -287,6 +287,7 @@ FIGURES.list(
 )
 FIGURES.list("tpt", "earl.report.figures.curves:tpt", "training error; --probe training-error")
 FIGURES.list("bias", "earl.report.figures.curves:bias", "pull of new classes to old; --probe bias")
+FIGURES.list("collapse", "earl.report.figures.collapse:collapse", "NC1 to NC3; --probe collapse")
 FIGURES.list("tsne", "earl.report.figures.tsne:tsne", "features as points; --probe features")
 FIGURES.list("cosine", "earl.report.figures.cosines:cosine", "a class beside all; --probe cosines")
 FIGURES.list(

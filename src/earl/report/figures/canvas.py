@@ -1,6 +1,6 @@
 """What all figures share: their type, the sheet they are drawn on, and the file they become."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Protocol
@@ -100,8 +100,8 @@ def check_picture(path: Path) -> None:
         raise InvalidSetting(f"{path} must end in .png, .pdf or .svg to be a picture")
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, SVG or PDF, by the ending of the name."""
+def save(figure: Figure, path: Path, facts: Mapping[str, str] | None = None) -> None:
+    """Write a figure as PNG, SVG or PDF, by the ending of the name; a PNG may hold facts."""
     check_picture(path)
     with rc_context(rc={"svg.hashsalt": "earl", "pdf.fonttype": 42}):
-        figure.savefig(path, metadata=UNDATED[path.suffix.lower()])
+        figure.savefig(path, metadata={**UNDATED[path.suffix.lower()], **(facts or {})})

@@ -93,10 +93,7 @@ def draw(
     wide, count = min(2, len(of_column)), len(of_column)
     lines = -(-count // wide)
     figure = sheet(6.4 if wide == 1 else 9.2, 3.6 if count == 1 else 0.2 + 2.9 * lines)
-    groups = list(chain(*of_column.values()))
-    methods = {group.row: group.method for group in groups}
-    look = dict(zip(methods, looks(list(methods.values())), strict=True))
-    of_row = {row: (name, look[row]) for row, name in names(groups).items()}
+    of_row = looks_of(list(chain(*of_column.values())))
     axes = grid(figure, count, wide)
     for panel, (column, several) in zip(axes, of_column.items(), strict=True):
         show(panel, several, of_row, plan, column)
@@ -105,6 +102,13 @@ def draw(
     elif title:
         figure.suptitle(title, fontsize=11)
     return figure, list(zip(axes, of_column.values(), strict=True))
+
+
+def looks_of(groups: Sequence[Group]) -> dict[str, tuple[str, Look]]:
+    """Return for each row of these groups what it is called and how its line looks."""
+    methods = {group.row: group.method for group in groups}
+    look = dict(zip(methods, looks(list(methods.values())), strict=True))
+    return {row: (name, look[row]) for row, name in names(groups).items()}
 
 
 def show(

@@ -10,7 +10,7 @@ from earl.errors import DataNotFound, InvalidSetting, suggest
 from earl.storage.reading import read_text
 
 LARGEST = 1 << 20  # bytes of a description
-Kind = Literal["methods", "grid", "differences", "few-shot"]
+Kind = Literal["methods", "grid", "differences", "few-shot", "paper-cost"]
 Entry = TypeVar("Entry")
 
 
@@ -40,6 +40,7 @@ class Sheet:
     grid: one metric, a row for each choice and a column for each of `columns`; the best of a row
     among the runs that fit `best_by` is bold. differences: a row for each pair, likewise.
     few-shot: curves from a file of benchmarks/few_shot.py, `where` says of how many classes.
+    paper-cost: what the tables of the paper take, from a file of `earl reproduce --cost --json`.
     """
 
     name: str
@@ -59,12 +60,24 @@ class Sheet:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A figure as it is described: its name in `earl list figures`, and the runs that it shows."""
+
+    figure: str
+    runs: str  # the folder of its records, beside the description
+    file: str  # a PNG, below the folder that pages are named from
+    where: tuple[str, ...] = ()
+    title: str = ""
+
+
+@dataclass(frozen=True)
 class Description:
-    """The pages to fill, below the folder of the description's folder, and their tables."""
+    """The pages to fill, below the folder of its folder, with their tables and pictures."""
 
     path: Path
     pages: tuple[str, ...]
     sheets: Mapping[str, Sheet]
+    pictures: Mapping[str, Picture]
 
     @property
     def root(self) -> Path:
@@ -80,10 +93,11 @@ class Description:
             content = tomllib.loads(read_text(path, LARGEST))
         except tomllib.TOMLDecodeError as error:
             raise InvalidSetting(f"{path} is not TOML: {error}") from None
-        refuse_unknown(path, content, ("pages", "table"))
-        tables = content.get("table", {})
+        refuse_unknown(path, content, ("pages", "table", "picture"))
+        tables, drawn = content.get("table", {}), content.get("picture", {})
         sheets = {name: sheet(path, name, about) for name, about in tables.items()}
-        return cls(path, tuple(content.get("pages", ())), sheets)
+        pictures = {name: picture(path, name, about) for name, about in drawn.items()}
+        return cls(path, tuple(content.get("pages", ())), sheets, pictures)
 
 
 def sheet(path: Path, name: str, about: Mapping[str, Any]) -> Sheet:
@@ -105,6 +119,16 @@ def sheet(path: Path, name: str, about: Mapping[str, Any]) -> Sheet:
     if missing := {"runs", "command"} - set(values):
         raise InvalidSetting(f"{path}: table {name} needs {' and '.join(sorted(missing))}")
     return Sheet(**{**values, "name": name, "kind": kind})
+
+
+def picture(path: Path, name: str, about: Mapping[str, Any]) -> Picture:
+    """Return a picture from its part of the description."""
+    refuse_unknown(path, about, [field.name for field in fields(Picture)])
+    if missing := {"figure", "runs", "file"} - set(about):
+        raise InvalidSetting(f"{path}: picture {name} needs {' and '.join(sorted(missing))}")
+    if not about["file"].endswith(".png"):
+        raise InvalidSetting(f"{path}: picture {name} has the file {about['file']}; name a .png")
+    return Picture(**{**about, "where": tuple(about.get("where", ()))})
 
 
 def of_method(name: str) -> Choice:

@@ -9,11 +9,13 @@ from earl.errors import DataNotFound, InvalidSetting, suggest
 from earl.experiments.runs.records import RunRecord, find_runs
 from earl.report.results.description import Description, Sheet, of_method
 from earl.report.results.few_shot import few_shot
+from earl.report.results.paper_cost import paper_cost
 from earl.report.results.sheets import markdown
 from earl.storage.files import replace_text
 from earl.storage.reading import read_text
 
 LARGEST = 1 << 22  # bytes of a page
+FROM_FILES = {"few-shot": few_shot, "paper-cost": paper_cost}  # tables that are no runs
 PLACE = re.compile(
     r"(?P<begin><!-- table: (?P<table>\S+)(?: (?P<method>\S+))? -->\n)"
     r".*?(?P<end><!-- end of table -->)",
@@ -33,8 +35,8 @@ def stale_pages(description: Description) -> dict[Path, str]:
     def filled(place: re.Match[str]) -> str:
         sheet = with_method(sheets[place["table"]], place["method"])
         there = [description.path.parent / folder for folder in sheet.runs]
-        if sheet.kind == "few-shot":
-            table = few_shot(sheet, *there)
+        if sheet.kind in FROM_FILES:
+            table = FROM_FILES[sheet.kind](sheet, *there)
         else:
             table = markdown(sheet, [run for folder in there for run in found_runs(folder)])
         return f"{place['begin']}{table}{place['end']}"

@@ -1,0 +1,78 @@
+"""Published pictures: figures of records that are kept, drawn anew where the records changed."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from earl.errors import DataNotFound, InvalidSetting
+from earl.experiments.catalogue import FIGURES
+from earl.experiments.runs.records import RunRecord, choose_runs, find_runs
+from earl.report.results.description import Description, Picture
+from earl.storage.reading import read_text
+
+MADE_OF = "Records"  # the field of a picture that says which records it shows
+LARGEST = 1 << 22  # bytes of a page
+
+
+def stale_pictures(description: Description) -> dict[Path, Picture]:
+    """Return the pictures that are not there, or do not show these records, by their files.
+
+    Other versions of matplotlib draw the same picture with other bytes, so the records are compared
+    and not the bytes. A picture that has no records yet is left out. A page must show it.
+    """
+    pages = [read_text(description.root / page, LARGEST) for page in description.pages]
+    stale = {}
+    for picture in description.pictures.values():
+        if not any(Path(picture.file).name in page for page in pages):
+            raise InvalidSetting(f"no page shows the picture {picture.file}")
+        path = description.root / picture.file
+        runs = runs_of(description, picture)
+        if runs and shown_in(path) != records_of(picture, runs):
+            stale[path] = picture
+    return stale
+
+
+def draw_pictures(description: Description) -> list[Path]:
+    """Draw the pictures that are stale; return which."""
+    stale = stale_pictures(description)
+    if stale:  # which takes matplotlib
+        from earl.report.figures.canvas import save
+    for path, picture in stale.items():
+        runs = runs_of(description, picture)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(
+            FIGURES[picture.figure](runs, title=picture.title, allow_mixed=True),
+            path,
+            {MADE_OF: records_of(picture, runs)},
+        )
+    return list(stale)
+
+
+def runs_of(description: Description, picture: Picture) -> list[RunRecord]:
+    """Return the finished runs that a picture shows; none if they are not there yet."""
+    folder = description.path.parent / picture.runs
+    if not folder.is_dir():
+        return []
+    try:
+        chosen = choose_runs(find_runs([folder]), picture.where)
+    except (DataNotFound, KeyError):
+        return []
+    return [run for run in chosen if run.finished]
+
+
+def records_of(picture: Picture, runs: Sequence[RunRecord]) -> str:
+    """Return a hash of what is drawn and of the histories that it is drawn of."""
+    seals = sorted((run.name, run.summary["sha256"]) for run in runs if run.summary)
+    what = [picture.figure, picture.title, seals]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+
+def shown_in(path: Path) -> str:
+    """Return which records a picture shows, as it says itself."""
+    if not path.is_file():
+        return ""
+    with Image.open(path, formats=["PNG"]) as image:
+        return str(image.info.get(MADE_OF, ""))
