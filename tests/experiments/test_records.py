@@ -164,3 +164,15 @@ def test_snapshots_are_not_searched(few_runs, tmp_path):
     for path in (tmp_path / "runs").rglob("snapshots"):
         (path / "experiment.json").write_text("not a run")
     assert len(find_runs([tmp_path])) == 4
+
+
+def test_runs_from_before_a_method_had_a_setting_are_of_one_kind_with_later_ones(tmp_path):
+    """er-memory-only had one policy before it had the setting of that name."""
+    for seed in (1, 2):
+        write_run(tmp_path, "er-memory-only", seed, [0.5])
+    before, after = find_runs([tmp_path])
+    del before.settings["policy"]
+    assert before.kind == after.kind
+    assert choose_runs([before, after], ["policy=greedy_balanced"]) == [before, after]
+    with pytest.raises(DataNotFound):
+        choose_runs([before], ["policy=reservoir"])

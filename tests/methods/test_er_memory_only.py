@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from earl.data.dataset import Dataset
-from earl.errors import InvalidSetting
+from earl.errors import InvalidSetting, UnknownName
 from earl.evaluation.loop import learn_online
 from earl.experiments.catalogue import METHODS
 from earl.experiments.contract import CHECKS, maker
@@ -143,3 +143,20 @@ def test_the_memory_is_balanced_and_has_every_newcomer(make: Make, dataset: Data
         (held,) = learner.memory.take(torch.arange(len(learner.memory)), "x")
         assert (held == x).flatten(1).all(dim=1).any()
     assert learner.memory.counts.tolist() == [3, 3, 3, 3]
+
+
+def test_with_the_policy_of_er_the_memory_is_that_of_er(make: Make, dataset: Dataset) -> None:
+    """The same seed gives the same reservoir, so that training from memory alone is compared."""
+    x, y = dataset.train.images[:60], dataset.train.labels[:60]
+    ours = make("er-memory-only", policy="reservoir", memory_size=12, iterations=0.1)
+    er = make("er", memory_size=12, iterations=0.1)
+    for learner in (ours, er):
+        learner.observe(x, y)
+        learner.finish()
+    (held, theirs) = (learner.memory.take(torch.arange(12), "x")[0] for learner in (ours, er))
+    assert torch.equal(held, theirs)
+
+
+def test_an_unknown_policy_is_refused_with_the_known_ones(make: Make) -> None:
+    with pytest.raises(UnknownName, match="reservoir"):
+        make("er-memory-only", policy="resevoir")

@@ -7,6 +7,7 @@ from earl.learning.pace import Pace, Waiting
 from earl.learning.passes import adam, ask, descend, forward, take_step
 from earl.learning.policies import (
     POLICIES,
+    PolicyName,
     class_reservoir,
     gdumb,
     greedy_balanced,
@@ -25,6 +26,7 @@ __all__ = [
     "Pace",
     "Pass",
     "Policy",
+    "PolicyName",
     "Setting",
     "Stateful",
     "Waiting",

@@ -1,6 +1,7 @@
 """Policies of a memory: which of its samples a new one replaces."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 import torch
@@ -41,6 +42,7 @@ def class_reservoir(memory: Memory, c: int, generator: Generator) -> int | None:
     return rows[place] if place < len(rows) else None
 
 
+PolicyName = Literal["greedy_balanced", "reservoir", "class_reservoir", "gdumb"]
 POLICIES: Mapping[str, Policy] = {
     "greedy_balanced": greedy_balanced,
     "reservoir": reservoir,

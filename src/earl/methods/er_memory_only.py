@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting, require
+from earl.errors import InvalidSetting, require, require_one_of
 from earl.learning import (
+    POLICIES,
     Classes,
     Learner,
     Memory,
     Pace,
+    PolicyName,
     Setting,
     Stateful,
     Work,
@@ -18,7 +20,6 @@ from earl.learning import (
     ask,
     descend,
     forward,
-    greedy_balanced,
 )
 from earl.nn import Classifier, feature_size
 from earl.randomness import Randomness
@@ -30,11 +31,22 @@ class MemoryOnlyER(Learner):
     Paper: the control missing from Seo et al., CVPR 2024: it separates what memory-only training
     and a balanced memory bring from what the fixed classifier brings. Knows no tasks.
 
+    With the policy "reservoir" the memory is ER's: then memory-only training is all that differs
+    from it.
+
     `begin` samples are only kept; the updates that they have earned follow at once. With a memory
     for the whole stream, and `begin` at its end, that is offline training.
     """
 
-    def __init__(self, backbone: nn.Module, setting: Setting, *, begin: int = 0) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        setting: Setting,
+        *,
+        begin: int = 0,
+        policy: PolicyName = "greedy_balanced",
+    ) -> None:
+        require_one_of("policy", policy, POLICIES)
         require(begin >= 0, f"begin = {begin} must not be negative")
         if setting.samples is not None and begin > setting.samples:
             raise InvalidSetting(
@@ -46,7 +58,7 @@ class MemoryOnlyER(Learner):
         size = feature_size(backbone, setting.image_shape)
         self.network = Classifier(backbone, size, self.randomness.at(0, "head")).to(setting.device)
         self.optimizer = adam(self.network.parameters(), setting.lr)
-        self.memory = Memory(setting.memory_size, greedy_balanced)
+        self.memory = Memory(setting.memory_size, POLICIES[policy])
         self.classes = Classes()
         self.work = Work(self.passes)
         self.pace = Pace(setting, self.work)

@@ -26,6 +26,9 @@ CAME_LATER: Mapping[str, Value] = {
     **{"backbone": "resnet18", "frozen": False},
     **{"projection": "random", "growth": True},
 }
+CAME_LATER_TO: Mapping[str, Mapping[str, Value]] = {  # single methods
+    "er-memory-only": {"policy": "greedy_balanced"},
+}
 
 
 @dataclass(frozen=True)
@@ -153,17 +156,23 @@ class RunRecord:
         """Return the path that the run has below the folder given as --out."""
         return self.experiment.path_by(self.origins.part_of)
 
+    @property
+    def completed(self) -> dict[str, Value]:
+        """The settings, with those that the method had not when the run began."""
+        return {**CAME_LATER_TO.get(self.experiment.method, {}), **self.settings}
+
     @cached_property
     def kind(self) -> str:
         """Everything but the seed: runs of one kind may be averaged."""
         names = [self.experiment.method, self.dataset, self.stream, self.experiment.stream_sha256]
-        return json.dumps([names, {**CAME_LATER, **self.settings}, self.matching], sort_keys=True)
+        settings = {**CAME_LATER, **self.completed}
+        return json.dumps([names, settings, self.matching], sort_keys=True)
 
     def facts(self) -> dict[str, Value]:
         """Return everything that a run can be chosen by."""
         chosen = {name: self.environment.get(name, "") for name in ("earl", "torch", "device")}
         names = {"method": self.experiment.method, "dataset": self.dataset, "stream": self.stream}
-        return {**self.settings, **self.matching, **chosen, **names, "seed": self.experiment.seed}
+        return {**self.completed, **self.matching, **chosen, **names, "seed": self.experiment.seed}
 
 
 def find_runs(folders: Iterable[Path]) -> list[RunRecord]:

@@ -1,13 +1,11 @@
 """Which values the settings of EARL can have."""
 
 from collections.abc import Collection, Mapping
-from typing import Literal
 
 from earl.errors import require, require_one_of
 from earl.learning import POLICIES, Setting
 from earl.methods.earl.negatives import NEGATIVES
 
-PolicyName = Literal["greedy_balanced", "reservoir", "class_reservoir", "gdumb"]
 CHOICES: Mapping[str, Collection[str]] = {
     "negative": NEGATIVES,
     "classifier": ("fixed", "learnable"),

@@ -16,6 +16,7 @@ from earl.learning import (
     Memory,
     Pace,
     Pass,
+    PolicyName,
     Setting,
     Stateful,
     Work,
@@ -25,7 +26,7 @@ from earl.learning import (
     forward,
 )
 from earl.methods.earl import growing
-from earl.methods.earl.choices import PolicyName, check_names, check_numbers, check_pixels
+from earl.methods.earl.choices import check_names, check_numbers, check_pixels
 from earl.methods.earl.frozen_means import BesideMeans, FrozenMeans, make_isometric
 from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.earl.preparatory import (
