@@ -17,17 +17,18 @@ from earl.estimator.build import make_learner
 from earl.estimator.eye import EyeReader
 from earl.estimator.model import Model
 from earl.estimator.parameters import Parameters
-from earl.estimator.saving import model_state
 from earl.learning import Learner, Memory, ask
 from earl.learning.allocated import Allocated
 from earl.learning.bytes_held import bytes_held
 from earl.learning.encoder import REMEMBERED
-from earl.nn import SimplexETF
+from earl.methods.earl.preparatory import TRANSFORMATIONS
+from earl.nn import Frame, SimplexETF
 from earl.storage.state import flatten
 
-FEW = 32  # classes of the small model
+FEW = 64  # classes of the small model, twice as many as a head has rows for at first
 ASKED = 2  # images of the question that it is asked
-AHEAD = 9 / 8  # room for classes is made an eighth ahead
+AHEAD = 5 / 4  # room for classes is made an eighth ahead, in steps;
+DOUBLED = 2  # but heads double their rows
 MOST = 64  # samples of a training step that is taken; a larger one takes more in proportion
 TRAINED = 3  # of every weight that comes with a class: a gradient and two moments
 
@@ -88,7 +89,9 @@ def at(found: Figures, parameters: Parameters, classes: int) -> Needs:
         """Return by how much a figure grows with a class."""
         return max(0.0, found[name] - found[f"{name}_before"]) / max(1, few - few // 2)
 
-    weights, others = extra * each("network"), extra * each("kept")
+    rows = DOUBLED * classes - few if classes > few else 0
+    weights, others = rows * each("network"), extra * each("kept")
+    copy = found["copy"] + others + weights * found["copy"] / max(1.0, found["network"])
     memory = parameters.memory_size * (found["row"] + extra * each("row"))
     return Needs(
         classes=classes,
@@ -99,8 +102,8 @@ def at(found: Figures, parameters: Parameters, classes: int) -> Needs:
         step=int(found["passing"] + others + found["seeing"]),
         answer=int(found["answer"]),
         seeing=int(found["seeing"]),
-        copy=int(found["copy"] + others + weights + memory * found["copies"]),
-        state=int(found["state"] + memory + others + (1 + TRAINED) * weights),
+        copy=int(copy + memory * found["copies"]),
+        state=int(found["all_saved"] + memory + extra * each("state") + (1 + TRAINED) * weights),
     )
 
 
@@ -138,24 +141,46 @@ def noise(learner: Learner, count: int) -> Tensor:
 def of_learning(learner: Learner, x: Tensor, classes: int) -> dict[str, float]:
     """Have samples learned; return what is held with half of the classes, with all, and then."""
     y, half = torch.arange(len(x)) % classes, classes // 2
-    figures: dict[str, float] = {"network_before": 0.0, "kept_before": 0.0, "row_before": 0.0}
+    figures: dict[str, float] = {}
     with Allocated() as allocated:
         for start, end in ((0, half), (half, classes), (classes, len(x))):
             if start < end:
                 learner.observe(x[start:end], y[start:end])
             if end == half:
-                figures = {f"{name}_before": n for name, n in now(learner, allocated).items()}
+                figures = {f"{name}_before": n for name, n in now(learner, x[:1]).items()}
             elif end == classes:
-                figures |= now(learner, allocated)
+                figures |= now(learner, x[:1])
         learner.finish()  # some methods wait for more samples before they train
-    waiting = bytes_held(learner).get("waiting", 0)
-    return figures | {"passing": allocated.passing, "trained": allocated.kept + waiting}
+    trained = now(learner, x[:1])["kept"]
+    return figures | {"passing": allocated.passing, "trained": trained}
 
 
-def now(learner: Learner, allocated: Allocated) -> dict[str, float]:
-    """Return the bytes of the network, of a row of memory, and of all that has come since."""
+def now(learner: Learner, x: Tensor) -> dict[str, float]:
+    """Return the bytes of the network, of a row of memory, of all else, and of what is saved."""
+    if len(learner.classes):
+        learner.scores(x)  # some methods make things when they are asked first
     network = bytes_held(learner).get("network", 0)
-    return {"network": network, "row": row_of(learner), "kept": allocated.kept}
+    kept = sum(tensors_in(learner, set()).values()) + vectors_of(learner) - network
+    return {"network": network, "row": row_of(learner), "kept": kept, "state": saved(learner)}
+
+
+def vectors_of(learner: Learner) -> int:
+    """Return the bytes of the vectors that a frame will have made for the classes so far.
+
+    It makes them when they are needed: one for each class, and those that prepare.
+    """
+    frame = getattr(learner, "frame", None)
+    if not isinstance(frame, Frame):
+        return 0
+    each = 1 if getattr(learner, "prepare", None) is None else 1 + TRANSFORMATIONS
+    return max(0, 4 * frame.etf.d * each * len(learner.classes) - frame.nbytes())
+
+
+def saved(learner: Learner) -> float:
+    """Return the bytes of a learner as it is saved, without its memory."""
+    tensors, _ = flatten(learner.state_dict())
+    stored = sum(len(part) * row_of(learner) for part in memories(learner).values())
+    return sum(tensor.nbytes for tensor in tensors.values()) - stored
 
 
 def memories(learner: Learner) -> dict[str, Memory]:
@@ -170,17 +195,39 @@ def row_of(learner: Learner) -> float:
 
 def of_copies(model: Model) -> dict[str, float]:
     """Return the bytes of a copy that answers, and of the state as it is saved, without memory."""
-    learner = model.learner
-    assert learner is not None
-    with Allocated() as allocated:
-        twin = answering_copy(model)
-    assert twin.learner is not None
-    others = memories(twin.learner)
+    learner, twin = model.learner, answering_copy(model).learner
+    assert learner is not None and twin is not None
+    mine, its = tensors_in(learner, set()), tensors_in(twin, set())
+    copied = sum(size for place, size in its.items() if place not in mine)
+    others = memories(twin)
     copies = any(others[name] is not part for name, part in memories(learner).items())
-    tensors, _ = flatten(model_state(model))
-    stored = sum(len(part) * row_of(learner) for part in memories(learner).values())
-    saved = sum(tensor.nbytes for tensor in tensors.values()) - stored
-    return {"copy": allocated.kept, "copies": float(copies), "state": saved}
+    eye, _ = flatten(model.reader.state_dict())
+    state = saved(learner) + sum(tensor.nbytes for tensor in eye.values())
+    return {"copy": copied + vectors_of(learner), "copies": float(copies), "all_saved": state}
+
+
+def tensors_in(thing: object, seen: set[int]) -> dict[int, int]:
+    """Return the memory of all tensors in an object, but for those of a Memory: where, and bytes.
+
+    What torch allots for copies of modules is no operation that `Allocated` would see.
+    """
+    if id(thing) in seen or isinstance(thing, Memory):
+        return {}
+    seen.add(id(thing))
+    found: dict[int, int] = {}
+    if isinstance(thing, Tensor):
+        storage = thing.untyped_storage()
+        found[storage.data_ptr()] = storage.nbytes()
+        found |= tensors_in(thing.grad, seen) if thing.is_leaf else {}
+    if isinstance(thing, Mapping):
+        inside = list(thing.values())
+    elif isinstance(thing, list | tuple | set):
+        inside = list(thing)
+    else:
+        inside = list(getattr(thing, "__dict__", {}).values())
+    for one in inside:
+        found |= tensors_in(one, seen)
+    return found
 
 
 def of_answers(model: Model, x: Tensor) -> dict[str, float]:
