@@ -15,6 +15,7 @@ from earl.estimator.rehearsal import Needs, needs_of
 from earl.nn.room import readable, room
 from earl.service.events import BEHIND
 from earl.service.gauge import AT_ONCE as GAUGED
+from earl.service.heap import give_back
 from earl.service.images import LARGE
 from earl.service.journal import AT_ONCE, CONNECTIONS, NAME, PAGES, WAL_LIMIT
 from earl.service.limits import MOST_IMAGES, THREADS, Limits
@@ -94,6 +95,7 @@ def bounds_of(
     program = of_program()  # before the rehearsal, whose heap is not the program's
     classes = wanted.max_classes or max(CLASSES, known)
     needs = needs_of(wanted, classes)
+    give_back()
     assumed = wanted.max_classes is None and needs.classes == classes
     own = of_replica(needs) if replica else of_model(needs)
     items = [*own, *of_requests(needs, limits), *of_lists(needs, wanted.memory_size, limits)]
