@@ -67,6 +67,7 @@ def figures(children: Children, place: Path, *words: str) -> tuple[int, dict[str
     """Carry out a harness; return its exit code, its figures, and what it said."""
     done = children.run("-m", "earl.crashtest", *words, "--json", cwd=place, env=os.environ)
     assert done.stdout, done.stderr
+    assert not list(place.iterdir()), "a harness leaves nothing where it was called"
     return done.returncode, json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 

@@ -9,6 +9,7 @@ import typer
 
 from earl.cli import model_options as options
 from earl.cli.options import Json, Settings, SnapshotSeconds
+from earl.cli.serve_bounds import parse_size, tell_bounds, tell_line
 from earl.cli.text import print_json, say
 
 if TYPE_CHECKING:
@@ -49,6 +50,13 @@ Requests = Annotated[
 OwnRequests = Annotated[
     int | None, typer.Option("--requests", min=1, help="Requests a minute; as `earl serve` says.")
 ]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="As 2GB: do not start if more may be needed; all there is."),
+]
+OnlyCheck = Annotated[
+    bool, typer.Option("--check", help="Tell what it may need at most, and do not start.")
+]
 ForLabelStudio = Annotated[
     bool, typer.Option("--label-studio", help="Answer Label Studio, below /label-studio.")
 ]
@@ -82,6 +90,9 @@ def serve(
     new_classes: NewClasses = 20,
     requests: Requests = 6000,
     snapshot_seconds: SnapshotSeconds = 30.0,
+    max_memory: MaxMemory = None,
+    check: OnlyCheck = False,
+    as_json: Json = False,
     label_studio: ForLabelStudio = False,
     label_studio_files: StudioFiles = None,
 ) -> None:
@@ -96,22 +107,28 @@ def start(asked: dict[str, Any]) -> None:
     check_studio(asked["label_studio"], asked["label_studio_files"])
     from earl.service.http.server import bound
 
-    given = options.parameters_of(asked)
+    given, limits = options.parameters_of(asked), limits_of(asked)
+    if asked["check"] or asked["as_json"]:
+        tell_bounds(asked["state"], given, limits, asked["replica"], asked["as_json"])
+        return
     host, asks = asked["host"], not asked["without_token"]
     names = frozenset(map(str.lower, (*LOOPBACK, host, *(asked["allow_host"] or []))))
     with bound(host, asked["port"]) as listening:
         parameters = None if asked["replica"] else given
-        service = opened(asked["state"], parameters, limits_of(asked), names, asks)
+        service = opened(asked["state"], parameters, limits, names, asks)
         run(service, host, listening, more_routes(asked, service))
 
 
 def limits_of(asked: dict[str, Any]) -> "Limits":
     """Return the limits that a command line asks for."""
+    from earl.nn.room import room
     from earl.service.limits import Limits
 
+    most = asked["max_memory"]
+    memory = (room() or sys.maxsize) if most is None else parse_size(most, "--max-memory")
     same = ("waiting", "retention", "new_classes", "requests", "snapshot_seconds")
     chosen = {name: asked[name] for name in same}
-    return Limits(journal=int(asked["journal_gib"] * GIB), **chosen)
+    return Limits(journal=int(asked["journal_gib"] * GIB), memory=memory, **chosen)
 
 
 def more_routes(asked: dict[str, Any], service: "Service") -> "list[APIRouter]":
@@ -192,6 +209,7 @@ def greet(service: "Service", url: str) -> None:
         secret = tokens.add("first", SCOPES)
         say(f"Token (shown only this once): {secret}")
         say(f"The page: {url}#token={secret}")
+    tell_line(service)
     say(f"Serving {url}")
     sys.stdout.flush()
 

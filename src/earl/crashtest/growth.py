@@ -5,23 +5,36 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.sabotage import put
-from earl.crashtest.serving import JSON, Server, png
-from earl.crashtest.small import ready, stream
+from earl.crashtest.serving import JSON, Server, parameters, png, warm
+from earl.crashtest.small import CLASSES, ready, stream
 from earl.estimator import EARLClassifier
 from earl.service import learner
-from earl.service.images import Image
+from earl.service.begun import begun_with
+from earl.service.bounds import bounds_of
+from earl.service.images import Image, ImageLimits
 from earl.service.journal import NAME
 from earl.service.limits import Limits
 from earl.service.operations import Operation, Outcome, apply
 
 TOGETHER = 250  # samples of one request
 READINGS = 100  # of the sizes, in all
-LIMITS = Limits(journal=8 << 20, retention=2000, snapshot_seconds=1.0)
+LIMITS = Limits(
+    journal=8 << 20,
+    retention=2000,
+    snapshot_seconds=1.0,
+    # As small as these requests are, so that the bound on memory is near:
+    images=ImageLimits(most_bytes=1 << 20, most_pixels=1 << 16),
+    in_flight=4 << 20,
+    batch_body=1 << 20,
+    connections=64,
+    listeners=4,
+)
 MOST_MB, MOST_LOG = 10.0, 64 << 20  # that memory may grow; bytes of SQLite's log
 LOOKS = 3  # at open files, of which the fewest count
 TRIES = 600  # to post samples for which there is no room yet
@@ -33,6 +46,7 @@ class Sizes:
     """What a service holds at one moment."""
 
     rss_mb: float
+    peak_mb: float  # of the same, since the service has started
     files: int
     journal: int
     log: int
@@ -41,9 +55,10 @@ class Sizes:
     @classmethod
     def of(cls, pid: int, folder: Path) -> "Sizes":
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-        rss = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        facts = dict(line.split(":", 1) for line in status.splitlines())
         return cls(
-            int(rss.split()[1]) / 1024,
+            int(facts["VmRSS"].split()[0]) / 1024,
+            int(facts["VmHWM"].split()[0]) / 1024,
             min(open_files(pid) for _ in range(LOOKS)),
             size(folder / NAME),
             size(folder / f"{NAME}-wal"),
@@ -73,12 +88,12 @@ def size_below(folder: Path) -> int:
 
 
 def growth(trial: Trial) -> Found:
-    """Have samples admitted, decoded, kept and trimmed; the sabotage keeps them in memory."""
+    """Have samples admitted, decoded, kept and trimmed; the sabotage keeps more than is allowed."""
     return grown(trial, counted)
 
 
 def growth_tiny(trial: Trial) -> Found:
-    """Have samples learned by a tiny model; the sabotage keeps them in memory."""
+    """Have samples learned by a tiny model; the sabotage keeps more than is allowed."""
     return grown(trial, apply)
 
 
@@ -90,21 +105,26 @@ def counted(clf: EARLClassifier, operation: Operation, image: Image | None) -> O
 def grown(trial: Trial, act: Callable[..., Outcome]) -> Found:
     """Teach a service so many samples, and look at what it holds meanwhile."""
     ready()
+    warm()
+    model = parameters() | {"max_classes": CLASSES}
+    bound = bounds_of(begun_with(model), LIMITS).most_memory
     kept: list[bytes] = []
+    each = bound // trial.count
 
     def leaking(clf: EARLClassifier, operation: Operation, image: Image | None) -> Outcome:
-        kept.append(bytes(50_000))
+        kept.append(b"." * each)
         return act(clf, operation, image)
 
     chosen = leaking if trial.sabotage else act
-    server = Server(trial.place / "state", LIMITS, lambda: put(learner, "apply", chosen))
+    sabotage = partial(put, learner, "apply", chosen)
+    server = Server(trial.place / "state", LIMITS, sabotage, model)
     assert server.start().life is not None
     sizes = teach(server, trial.count)
     status = server.settle(SETTLING)
     found = trial.found(samples=status["acknowledged"])
     found.expect(status["acknowledged"] == trial.count, f"{status['acknowledged']} were taken")
     found.expect(server.stop() == 0, "it did not end in peace")
-    check(sizes, found)
+    check(sizes, bound / 2**20, found)
     server.start()
     found.expect(server.settle(SETTLING)["applied"] == trial.count, "it does not go on from there")
     found.expect(server.stop() == 0, "it did not end in peace")
@@ -162,8 +182,11 @@ def post(server: Server, body: bytes, key: str) -> None:
     raise AssertionError(f"{key}: {answer}")
 
 
-def check(sizes: list[Sizes], found: Found) -> None:
-    """Compare the first fifth with the last one, and all with their bounds."""
+def check(sizes: list[Sizes], bound_mb: float, found: Found) -> None:
+    """Compare the first fifth with the last one, open files by halves, and all with bounds."""
+    peak = max(one.peak_mb for one in sizes)
+    found.figures |= {"bound_mb": round(bound_mb), "peak_mb": round(peak)}
+    found.expect(peak <= bound_mb, f"memory came to {peak:.0f} MB, of {bound_mb:.0f} computed")
     fifth = max(1, len(sizes) // 5)
     first, last = sizes[:fifth], sizes[-fifth:]
 
@@ -171,7 +194,8 @@ def check(sizes: list[Sizes], found: Found) -> None:
         return median(map(of, first)), median(map(of, last))
 
     rss = middle(lambda one: one.rss_mb)
-    files = [min(one.files for one in part) for part in (first, last)]  # but for passing ones
+    halves = sizes[: max(1, len(sizes) // 2)], sizes[len(sizes) // 2 :]
+    files = [min(one.files for one in half) for half in halves]  # but for passing ones
     snapshot = middle(lambda one: one.snapshot)
     journal, log = max(one.journal for one in sizes), max(one.log for one in sizes)
     found.figures |= {"rss_mb": round(rss[0]), "grown_mb": round(rss[1] - rss[0], 1)}

@@ -22,6 +22,7 @@ WRITE = CFUNCTYPE(ctypes.c_ssize_t, c_int, c_void_p, c_size_t, c_int64, use_errn
 TRUNCATE = CFUNCTYPE(c_int, c_int, c_int64, use_errno=True)
 UNLINK = CFUNCTYPE(c_int, c_char_p, use_errno=True)
 SYNC = CFUNCTYPE(c_int, c_void_p, c_int)
+# The name is a pointer, which SQLite keeps: a c_char_p would be a copy, gone after the call.
 X_OPEN = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_int, c_void_p)
 SET_CALL = CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p)
 GET_CALL = CFUNCTYPE(c_void_p, c_void_p, c_char_p)

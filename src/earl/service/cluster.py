@@ -6,9 +6,9 @@ from typing import Any
 
 from earl.errors import EarlError
 from earl.service.http import bodies
-from earl.service.http.asking import MOST_IMAGES
 from earl.service.http.errors import answer
 from earl.service.images import checked
+from earl.service.limits import MOST_IMAGES
 from earl.service.refusals import Refused
 from earl.service.replica import Replica
 from earl.service.tokens import Tokens

@@ -18,6 +18,7 @@ from earl.nn.collapse import nc1, nc2, nc3
 from earl.service.published import Published
 
 MOST = 64  # samples that are looked at
+AT_ONCE = 16  # of them in one pass
 PATIENCE = 50.0  # so many times longer than looking, it waits until the next time
 SECONDS = 2.0  # and at least so long
 
@@ -61,7 +62,7 @@ def read(shown: Shown) -> Reading:
     learner = model.learner
     assert isinstance(learner, EARL)
     with torch.inference_mode():
-        f_hat = torch.cat([learner.features(x) for x in shown.x.split(16)]).cpu()
+        f_hat = torch.cat([learner.features(x) for x in shown.x.split(AT_ONCE)]).cpu()
     W = learner.vectors().cpu()
     cosines = F.cosine_similarity(f_hat, W[shown.y], dim=1)
     held = shown.y.unique()

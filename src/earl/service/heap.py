@@ -1,6 +1,7 @@
 """The heap of the process: what threads have used once is there for all of them."""
 
 import ctypes
+import gc
 import sys
 
 M_ARENA_MAX = -8  # of glibc's mallopt
@@ -11,7 +12,18 @@ def share_heap() -> None:
 
     Such heaps keep what they once held: each thread that decodes images would keep a large one.
     """
+    call("mallopt", M_ARENA_MAX, 1)
+
+
+def give_back() -> None:
+    """Give what is free on the heap back to the system, where glibc would keep it."""
+    gc.collect()
+    call("malloc_trim", 0)
+
+
+def call(name: str, *given: int) -> None:
+    """Call a function of glibc; other libraries may have none of this name."""
     if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other libraries have none
-        if mallopt is not None:
-            mallopt(M_ARENA_MAX, 1)
+        found = getattr(ctypes.CDLL(None), name, None)
+        if found is not None:
+            found(*given)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
-from earl.data.decode import PILLOW_RAISES, decode, formats
+from earl.data.decode import PILLOW_RAISES, decode, formats, side
 from earl.errors import BrokenImage
 from earl.service.refusals import Refused
 
@@ -42,8 +42,12 @@ def taken() -> list[str]:
 
 
 def decoded(data: bytes, size: int) -> Image:
-    """Return the pixels of an image as a learner takes them, (size, size, 3)."""
-    return np.ascontiguousarray(decode(data, size).transpose(1, 2, 0))
+    """Return the pixels of an image as a learner takes them, (size, size, 3).
+
+    Of large images there is one at a time in memory, whoever wants it.
+    """
+    with _one_by_one if side(data) ** 2 >= LARGE else nullcontext():
+        return np.ascontiguousarray(decode(data, size).transpose(1, 2, 0))
 
 
 def checked(data: bytes, size: int, limits: ImageLimits) -> Image:
@@ -65,8 +69,7 @@ def checked(data: bytes, size: int, limits: ImageLimits) -> Image:
     if width * height > limits.most_pixels or max(width, height) > limits.most_side:
         detail = f"the image has {width:,} x {height:,} pixels; make it smaller"
         raise Refused(413, "image_too_large", detail)
-    with _one_by_one if width * height >= LARGE else nullcontext():
-        found = decoded_or_none(data, size)
+    found = decoded_or_none(data, size)
     if found is None:
         detail = "the image is cut short or damaged and cannot be decoded"
         raise Refused(422, "broken_image", detail)

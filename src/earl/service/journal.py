@@ -26,6 +26,7 @@ from earl.storage.files import fsync_dir, write_file
 FORMAT = 1
 NAME = "journal.db"
 WAL_LIMIT = 4 << 20  # bytes of the log after which its pages move into the file
+PAGES, CONNECTIONS = 2 << 20, 8  # bytes that SQLite keeps of each connection; how many there are
 AT_ONCE = 8 << 20  # bytes of images that are read at once
 
 SCHEMA = """

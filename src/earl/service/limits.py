@@ -1,14 +1,18 @@
 """Limits of the service: nothing that it holds, and nothing that it waits for, is without one."""
 
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from earl.service.images import ImageLimits
+from earl.service.refusals import Refused
 
 HOUR, MINUTE = 3600.0, 60.0
+MOST_IMAGES = 64  # of one question
+THREADS = {"decode": 2, "ask": 2, "read": 1}  # for each kind of work
 AT_ONCE = 10.0  # seconds whose requests may come all at once
 
 
@@ -32,7 +36,8 @@ class Limits:
     batch: int = 256  # samples of one request
     body: int = 12 << 20  # bytes of a request; base64 takes a third more than the image
     batch_body: int = 32 << 20
-    in_flight: int = 96 << 20  # bytes of all requests at a time
+    in_flight: int = 96 << 20  # bytes of all requests and answers at a time
+    memory: int | None = None  # bytes; a service that may need more does not start
     journal: int = 16 << 30  # bytes
     free: int = 64 << 20  # bytes that are left on the disk, for snapshots
     retention: int | None = None  # operations that are kept; all if None
@@ -42,6 +47,24 @@ class Limits:
     listeners: int = 32  # of events
     snapshot_seconds: float = 30.0
     publish_seconds: float = 0.5  # between two published models at most, where one is costly
+
+
+class InFlight:
+    """Counts the bytes of requests and answers that are held at a time."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.bytes = most, 0
+        self._lock = threading.Lock()
+
+    def add(self, size: int) -> None:
+        """Count so many bytes more, or less."""
+        with self._lock:
+            self.bytes += size
+
+    def check(self) -> None:
+        """Raise Refused if there are too many."""
+        if self.bytes > self.most:
+            raise Refused(429, "busy", "too much is being sent at a time", retry_after=1)
 
 
 class Quota:

@@ -9,6 +9,7 @@ import torch
 from earl.errors import SnapshotError
 from earl.estimator.model import Model
 from earl.estimator.saving import model_from
+from earl.service.bounds import Bounds, bounds_of
 from earl.service.gauge import Reading
 from earl.service.journal import NAME
 from earl.service.learner import Tell
@@ -43,10 +44,21 @@ class Replica:
         found = peek_newest(folder)
         if found is None:
             raise SnapshotError(f"{folder} holds no snapshot yet; start the service that writes it")
+        self.bounds = self._checked_bounds(found)
         self.published = self._read(found)
         model = self.published.model
         torch.set_num_threads(model.threads or 1)
         self._thread = threading.Thread(target=self._follow, name="earl-replica", daemon=True)
+
+    def _checked_bounds(self, found: Snapshot) -> Bounds | None:
+        """Return what is needed at most, where there is a limit; TooLarge if it is beyond that."""
+        if self.limits.memory is None:
+            return None
+        known = found.about["classes"]
+        assert isinstance(known, int)
+        bounds = bounds_of(found.state["parameters"], self.limits, known=known, replica=True)
+        bounds.check(self.limits.memory)
+        return bounds
 
     def _read(self, found: Snapshot) -> Published:
         model: Model = model_from(found.state, None, {})

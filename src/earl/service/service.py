@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from earl.service.events import Broker
-from earl.service.images import Image, checked
-from earl.service.limits import Limits, Quota, Rates
+from earl.service.images import checked
+from earl.service.limits import THREADS, InFlight, Limits, Quota, Rates
 from earl.service.operations import Receipt, Wish
 from earl.service.published import Published
 from earl.service.refusals import Refused
@@ -24,8 +24,8 @@ T = TypeVar("T")
 class Pool:
     """A few threads for one kind of work, and few jobs that wait for them."""
 
-    def __init__(self, threads: int, name: str) -> None:
-        self._threads = ThreadPoolExecutor(threads, f"earl-{name}")
+    def __init__(self, name: str) -> None:
+        self._threads = ThreadPoolExecutor(THREADS[name], f"earl-{name}")
         self.pending = 0
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -52,13 +52,13 @@ class Service:
     limits: Limits = field(default_factory=Limits)
     hosts: frozenset[str] = frozenset()
     closing: bool = False
-    in_flight: int = 0  # bytes of requests that are being read or answered
 
     def __post_init__(self) -> None:
+        self.in_flight = InFlight(self.limits.in_flight)
         self.quota, self.rates = Quota(self.limits.new_classes), Rates()
-        self.decoding = Pool(2, "decode")
-        self.asking = Pool(2, "ask")
-        self.reading = Pool(1, "read")
+        self.decoding = Pool("decode")
+        self.asking = Pool("ask")
+        self.reading = Pool("read")
 
     @property
     def session(self) -> Session:
@@ -95,23 +95,32 @@ class Service:
             raise Refused(429, "too_many_new_classes", detail, retry_after=wait)
         self.quota.take(token.name, len(new))
 
-    async def check(self, images: Sequence[bytes]) -> list[Image]:
-        """Decode images that are to be learned; Refused says what is wrong with one."""
+    async def check(self, images: Sequence[bytes]) -> None:
+        """Decode images that are to be learned, one by one; Refused says what is wrong with one."""
         size, limits = self.told.image_size, self.limits.images
-        return await self.decoding.run(lambda: [checked(data, size, limits) for data in images])
+
+        def work() -> None:
+            for data in images:
+                checked(data, size, limits)
+
+        await self.decoding.run(work)
 
     async def predict(
         self, images: Sequence[bytes], *, top: int, explain: bool, unknown_below: float
     ) -> tuple[int, list[dict[str, Any]]]:
-        """Return the operation that the model knows of, and its answers."""
+        """Return the operation that the model knows of, and its answers.
+
+        A model is held only by the few questions that are being answered, not by those that wait.
+        """
         size, limits = self.told.image_size, self.limits.images
-        model: Published = self.told.published
 
-        def work() -> list[dict[str, Any]]:
+        def work() -> tuple[int, list[dict[str, Any]]]:
             pixels = [checked(data, size, limits) for data in images]
-            return model.answer(pixels, top=top, explain=explain, unknown_below=unknown_below)
+            model: Published = self.told.published
+            found = model.answer(pixels, top=top, explain=explain, unknown_below=unknown_below)
+            return model.seq, found
 
-        return model.seq, await self.asking.run(work)
+        return await self.asking.run(work)
 
     async def wait_for(self, seq: int, seconds: float) -> None:
         """Wait until operation `seq` is in the published model; Refused if that takes too long."""

@@ -1,6 +1,5 @@
 """A session: everything that the service can do, without HTTP."""
 
-import json
 import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -11,10 +10,11 @@ from typing import Any
 
 import torch
 
-from earl.errors import InvalidSetting, SnapshotError, StorageError
+from earl.errors import SnapshotError
 from earl.estimator import EARLClassifier
-from earl.estimator.parameters import Parameters
 from earl.service import snapshots
+from earl.service.begun import begun_with, check_same, unusable
+from earl.service.bounds import Bounds, bounds_of
 from earl.service.gauge import Reading
 from earl.service.journal import NAME, WAL_LIMIT, Journal
 from earl.service.learner import LearnerThread, Tell
@@ -58,10 +58,14 @@ class Session:
 
     def _open(self, given: dict[str, Any]) -> None:
         finish(self.folder)
-        if not (self.folder / NAME).exists() and list(self.folder.glob("*snap-*")):
+        new = not (self.folder / NAME).exists()
+        if new and list(self.folder.glob("*snap-*")):
             raise SnapshotError(f"{self.folder} has snapshots but no {NAME}; put it back")
-        self.journal = Journal(self.folder, begun_with(given))
+        begun = begun_with(given)
+        self.bounds = self._checked_bounds(begun) if new else None  # before a folder is begun so
+        self.journal = Journal(self.folder, begun)
         check_same(self.folder, self.journal.parameters, given)
+        self.bounds = self.bounds or self._checked_bounds(self.journal.parameters)
         torch.set_num_threads(self.journal.parameters["threads"])  # of every thread of ours
         clf, applied = self._model()
         self.capacity = capacity(clf._current())
@@ -82,6 +86,15 @@ class Session:
             limits=self.limits,
             tell=self._tell,
         )
+
+    def _checked_bounds(self, parameters: Mapping[str, Any]) -> Bounds | None:
+        """Return what is needed at most, where there is a limit; TooLarge if it is beyond that."""
+        if self.limits.memory is None:
+            return None
+        known = len(self.journal.labels()) if (self.folder / NAME).exists() else 0
+        bounds = bounds_of(parameters, self.limits, known=known)
+        bounds.check(self.limits.memory)
+        return bounds
 
     def _model(self) -> tuple[EARLClassifier, int]:
         """Return the model as it was saved last, and the operation after which that was."""
@@ -241,31 +254,3 @@ class Session:
             "bytes": row["bytes"],
             "error": row["error"] if fresh is None else fresh.error,
         }
-
-
-def unusable(folder: Path, error: sqlite3.Error) -> StorageError:
-    """Return an error of the journal's disk, at the start, as one of ours."""
-    return StorageError(f"{folder / NAME}: {error}; check the disk, then start again")
-
-
-def begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all parameters of a new model, checked and as JSON holds them."""
-    clf = EARLClassifier(**({"threads": 1} | dict(given)))
-    parameters = clf.get_params()
-    if not isinstance(parameters["backbone"], str):
-        raise InvalidSetting("a service takes images: backbone must be a name, as 'resnet18'")
-    parameters["settings"] = Parameters(**parameters).typed()
-    found: dict[str, Any] = json.loads(json.dumps(parameters))
-    return found
-
-
-def check_same(folder: Path, begun: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise InvalidSetting if a directory was begun with other parameters than those given."""
-    asked = begun_with({**begun, **given})
-    for name, value in asked.items():
-        if name == "settings":
-            same = set(map(str, value.items())) <= set(map(str, begun[name].items()))
-        else:
-            same = value == begun[name]
-        if not same:
-            raise InvalidSetting(f"{folder} was begun with {name} = {begun[name]!r}; leave it out")

@@ -12,10 +12,10 @@ from earl.service.http import bodies, schemas
 from earl.service.http.access import MayPredict, TheService
 from earl.service.images import media_type
 from earl.service.labels import checked_text
+from earl.service.limits import MOST_IMAGES
 from earl.service.refusals import Refused
 from earl.service.session import Session
 
-MOST_IMAGES = 64  # of one question
 LARGEST = 2**63 - 1  # that SQLite takes
 PART = 1 << 16  # bytes of an image that are sent at a time
 
@@ -94,10 +94,20 @@ async def get_sample(sample: schemas.Id, service: TheService, token: MayPredict)
 
 
 @router.get("/samples/{sample}/image", responses=schemas.IMAGE, response_class=Response)
-async def get_image(sample: schemas.Id, service: TheService, token: MayPredict) -> Response:
+async def get_image(
+    sample: schemas.Id, request: Request, service: TheService, token: MayPredict
+) -> Response:
     """Return the image of a sample as it was posted."""
-    session = service.session
-    data = await service.reading.run(lambda: session.journal.image(sample))
+    session, held = service.session, request.state.held
+
+    def read() -> bytes | None:
+        """Return the image, which counts as held until its client has read it, or is gone."""
+        service.in_flight.check()
+        found = session.journal.image(sample)
+        held.hold(len(found or b""))
+        return found
+
+    data = await service.reading.run(read)
     if data is None:
         raise Refused(404, "no_such_image", f"there is no image of sample {sample}")
     headers = {"Content-Security-Policy": "default-src 'none'; sandbox"}

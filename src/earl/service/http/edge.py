@@ -29,29 +29,37 @@ HEADERS: Mapping[bytes, bytes] = {
     b"media-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
     b"frame-ancestors 'none'",
 }
+HEALTH = ("/healthz", "/readyz")  # which are answered at all times
 BATCHES = ("/learn/batch", "/predict", "/label-studio/predict")  # which may bring many images
 
 
-class Body:
-    """The body of a request as it comes: not too much of it, and not too much of all at a time."""
+class Held:
+    """The bytes that one request holds: its body as it comes, not too much of it, and its answer.
+
+    All requests together may hold so many; who would add to more is refused.
+    """
 
     def __init__(self, receive: Receive, most: int, service: Service) -> None:
-        self._receive, self.most, self.service = receive, most, service
-        self.size = 0
+        self._receive, self.most, self.all = receive, most, service.in_flight
+        self.body = self.size = 0
 
     async def receive(self) -> Message:
         message = await self._receive()
         size = len(message.get("body", b""))
-        self.size += size
-        self.service.in_flight += size
-        if self.size > self.most:
+        self.body += size
+        self.hold(size)
+        if self.body > self.most:
             raise too_large(self.most)
-        if self.service.in_flight > self.service.limits.in_flight:
-            raise Refused(429, "busy", "too much is being sent at a time", retry_after=1)
+        self.all.check()
         return message
 
+    def hold(self, size: int) -> None:
+        """Count so many bytes until the request has ended."""
+        self.size += size
+        self.all.add(size)
+
     def release(self) -> None:
-        self.service.in_flight -= self.size
+        self.all.add(-self.size)
 
 
 class Edge:
@@ -76,12 +84,14 @@ class Edge:
                 more = [(name, value) for name, value in HEADERS.items() if name not in given]
                 more.append((b"x-request-id", request_id.encode()))
                 message["headers"] = [*message["headers"], *more]
+            elif not message.get("more_body"):  # parts of a longer answer come one by one
+                held.hold(len(message.get("body", b"")))
             await send(message)
 
-        body = Body(receive, self._most(scope), self.service)
+        scope["state"]["held"] = held = Held(receive, self._most(scope), self.service)
         try:
             self._check(scope)
-            await self.app(scope, body.receive, send_with_headers)
+            await self.app(scope, held.receive, send_with_headers)
         except Refused as refusal:
             if not status:
                 await answer(refusal, request_id)(scope, receive, send_with_headers)
@@ -92,7 +102,7 @@ class Edge:
             wrong = Refused(500, "internal_error", "something went wrong here; see the log")
             await answer(wrong, request_id)(scope, receive, send_with_headers)
         finally:
-            body.release()
+            held.release()
             self._note(scope, status, time.monotonic() - began, request_id)
 
     def _check(self, scope: Scope) -> None:
@@ -106,6 +116,8 @@ class Edge:
         length = headers.get(b"content-length", "0")
         if length.isdecimal() and int(length[:20]) > self._most(scope):
             raise too_large(self._most(scope))
+        if scope["path"] not in HEALTH:
+            self.service.in_flight.check()
 
     def _most(self, scope: Scope) -> int:
         limits = self.service.limits
