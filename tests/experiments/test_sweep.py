@@ -98,7 +98,7 @@ def test_a_sweep_finishes_all_runs_and_a_second_one_does_nothing(
 ) -> None:
     (tmp_path / "grid.toml").write_text('title = "A test"\n' + grid("er", "[2, 3]"))
     words = ["-m", "earl", "sweep", "grid.toml", "--workers", "2", "--threads", "1"]
-    done = children.run(*words, cwd=tmp_path, env=ENV)
+    done = children.run(*words, cwd=tmp_path, env=ENV, forks=True)
     shown, said = done.stdout, done.stderr
     assert done.returncode == 0, said
     assert said.count("running: ") == said.count("finished: ") == 2
@@ -214,7 +214,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(children: Children, tmp_
         .replace("[1, 2, 3]", "1")
     )
     words = ["grid.toml", "--data-root", "nothing", "--threads", "1"]
-    done = children.run("-m", "earl", "sweep", *words, cwd=tmp_path, env=ENV)
+    done = children.run("-m", "earl", "sweep", *words, cwd=tmp_path, env=ENV, forks=True)
     shown, said = done.stdout, done.stderr
     assert done.returncode == 1 and "Traceback" not in said
     assert "shapes/gaussian/er" in shown and "cifar10" not in shown
