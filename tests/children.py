@@ -22,6 +22,7 @@ from typing import Any
 
 IMPORTED = ("earl.cli.app", "earl.experiments.contract", "earl.experiments.runs.directory")
 IMPORTED += ("earl.estimator", "earl.service.http.server")  # which crash tests begin with
+IMPORTED += ("torch._dynamo",)  # which ONNX and tensors of odd kinds ask for
 
 
 class Children:
