@@ -13,12 +13,16 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
+from typing import Any
 
 IMPORTED = ("earl.cli.app", "earl.experiments.contract", "earl.experiments.runs.directory")
-IMPORTED += ("torch._dynamo",)  # the first optimiser of every child would
+IMPORTED += ("earl.estimator", "earl.service.http.server")  # which crash tests begin with
+IMPORTED += ("torch._dynamo",)  # which ONNX and tensors of odd kinds ask for
 
 
 class Children:
@@ -34,21 +38,32 @@ class Children:
         )
 
     def run(
-        self, *words: str, cwd: Path, env: Mapping[str, str] = os.environ
+        self, *words: str, cwd: Path, env: Mapping[str, str] = os.environ, forks: bool = False
     ) -> "subprocess.CompletedProcess[str]":
-        """Carry out `python <words>`, with -m or -c, in a fork; return how it ended."""
+        """Carry out `python <words>`, with -m or -c, in a fork; return how it ended.
+
+        With `forks`, what it starts as `python -m` are forks of it, which import nothing either.
+        """
         with TemporaryDirectory() as place:
             files = [Path(place, name) for name in ("out", "err")]
-            self.start(*words, cwd=cwd, env=env, out=files[0], err=files[1])
+            self.start(*words, cwd=cwd, env=env, out=files[0], err=files[1], forks=forks)
             code = self.wait()
             said = (file.read_text(encoding="utf-8") for file in files)
             return subprocess.CompletedProcess(words, code, *said)
 
-    def start(self, *words: str, cwd: Path, env: Mapping[str, str], out: Path, err: Path) -> int:
+    def start(
+        self,
+        *words: str,
+        cwd: Path,
+        env: Mapping[str, str],
+        out: Path,
+        err: Path,
+        forks: bool = False,
+    ) -> int:
         """Begin `python <words>`, which prints to files or terminals; return its process id."""
         assert self.process.stdin is not None
         files = [str(out), str(err)]
-        order = {"words": words, "cwd": str(cwd), "env": dict(env), "files": files}
+        order = {"words": words, "cwd": str(cwd), "env": dict(env), "files": files, "forks": forks}
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
         return self._answer()
@@ -68,7 +83,8 @@ class Children:
 def serve() -> None:
     """Fork for every line of standard input; answer with the process id, then the exit code."""
     for name in IMPORTED:
-        importlib.import_module(name)
+        with suppress(ModuleNotFoundError):  # services need packages of their own
+            importlib.import_module(name)
     gc.freeze()  # no child looks through it for garbage, and copies its pages
     for line in sys.stdin:
         child = os.fork()
@@ -84,13 +100,37 @@ def answer(number: int) -> None:
     sys.stdout.flush()
 
 
-def live(words: Sequence[str], cwd: str, env: Mapping[str, str], files: Sequence[str]) -> None:
+def live(
+    words: Sequence[str], cwd: str, env: Mapping[str, str], files: Sequence[str], forks: bool
+) -> None:
     """Be the process `python <words>` until its end."""
     os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(env)
     for number, file in enumerate((os.devnull, *files)):
         os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), number)
+    if forks:
+        subprocess.Popen = Forked  # type: ignore[misc]
+    be(words, env)
+
+
+class Forked(subprocess.Popen):  # type: ignore[type-arg]
+    """A process that is a fork if it is to be `python -m`."""
+
+    def __init__(self, args: Sequence[str], **given: Any) -> None:
+        if [*args[:2]] == [sys.executable, "-m"]:
+            given["preexec_fn"] = partial(begin, args[1:], given.get("env") or os.environ)
+        super().__init__(args, **given)
+
+
+def begin(words: Sequence[str], env: Mapping[str, str]) -> None:
+    """Be `python <words>` in the place of what would be executed now."""
+    os.closerange(3, 1024)  # one of them tells, when it is closed, that the process has begun
+    be(words, dict(env))
+
+
+def be(words: Sequence[str], env: Mapping[str, str]) -> None:
+    """Execute `python <words>`, and end."""
+    os.environ.clear()
+    os.environ.update(env)
     code = 0
     try:
         execute(*words)

@@ -40,7 +40,7 @@ def write_evil_runs(folder):
 
 
 def page_of(folder, **given):
-    return make_page(find_runs([folder]), **given)
+    return make_page(find_runs([folder]), **given).decode()
 
 
 class Reader(HTMLParser):

@@ -1,8 +1,10 @@
 """The public names are those of `earl.__all__`, and importing them costs nothing until used."""
 
 import ast
+import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -36,19 +38,31 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(earl, "Earl")
 
 
-def test_import_and_help_need_no_torch() -> None:
-    heavy = {"torch", "numpy", "sklearn", "matplotlib", "PIL", "pydantic", "rich"}
-    for words in ([], ["--help"], ["list"], ["run", "--help"]):
-        script = (
-            "import sys, earl\n"
-            f"sys.argv = ['earl', *{words!r}]\n"
-            "if sys.argv[1:]:\n"
-            "    from earl.cli.app import main\n"
-            "    try: main()\n"
-            "    except SystemExit as end: assert not end.code\n"
-            f"print('HEAVY', sorted({heavy!r} & set(sys.modules)))\n"
-        )
-        out = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True
-        ).stdout
-        assert out.splitlines()[-1] == "HEAVY []", (words, out)
+SCRIPT = """
+import contextlib, io, json, sys
+import earl
+heavy = {"torch", "numpy", "sklearn", "matplotlib", "plotly", "PIL", "pydantic", "rich"}
+found = {"import earl": sorted(heavy & set(sys.modules))}
+from earl.cli.app import main
+for line in json.loads(sys.argv[1]):
+    sys.argv = ["earl", *line]
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            main()
+        except SystemExit as end:
+            assert not end.code, line
+    found[" ".join(line)] = sorted(heavy & set(sys.modules))
+print(json.dumps(found))
+"""
+
+
+def test_help_lists_and_commands_that_read_runs_import_nothing_heavy(few_runs, tmp_path) -> None:
+    runs, page, folder = str(few_runs), str(tmp_path / "page.html"), str(tmp_path / "csv")
+    lines = [["--help"], ["list"], ["list", "methods"], ["run", "--help"], ["table", runs]]
+    lines += [["table", runs, "--where", "method=er", "--format", "csv"]]
+    lines += [["export", "csv", runs, "-o", folder]]
+    lines += [["report", runs, "-o", page]] if find_spec("plotly") else []
+    words = [sys.executable, "-c", SCRIPT, json.dumps(lines)]
+    out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    found = json.loads(out)
+    assert len(found) == 1 + len(lines) and not any(found.values()), found

@@ -36,7 +36,7 @@ def test_every_python_example_runs(
     Image.new("RGB", (30, 40)).save(tmp_path / "new.jpg")
     for method in ("er", "earl"):  # the finished runs that pages of results speak of
         write_run(tmp_path / "runs", method, 1, [0.5, 0.6])
-    done = children.run("-c", blocks(name)[number], cwd=tmp_path)
+    done = children.run("-c", blocks(name)[number], cwd=tmp_path, forks=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -14,6 +14,7 @@ from earl.experiments.experiment import Experiment
 from earl.experiments.learners import learner_without_data
 from earl.learning.work import Pass, flops
 from earl.nn import room as room_module
+from earl.nn.backbones.efficientnet import EfficientNetLite0
 from earl.nn.build import TRAINED, build
 from earl.nn.resnet import ResNet
 from earl.nn.room import readable, require_room, room
@@ -30,6 +31,20 @@ def test_an_estimate_has_the_bytes_and_the_flops_of_the_real_network(
     found, real = estimate(make, shape), build(make, Randomness(1).at(0, "backbone"))
     assert found.weights == sum(p.nbytes for p in real.parameters())
     assert found.flops == pytest.approx(flops(Pass(real, shape)), rel=0.03)
+
+
+def test_layers_that_pad_by_themselves_and_divide_their_channels_are_counted_as_they_are() -> None:
+    shape, real = (3, 33, 34), build(EfficientNetLite0, Randomness(1).at(0, "backbone"))
+    counted: list[int] = []
+
+    def count(part: nn.Conv2d, _: object, out: torch.Tensor) -> None:
+        counted.append(2 * out.numel() * part.weight[0].numel())
+
+    for part in real.modules():
+        if isinstance(part, nn.Conv2d):
+            part.register_forward_hook(count)
+    real.eval()(torch.zeros(1, *shape))
+    assert estimate(EfficientNetLite0, shape).flops == 3 * sum(counted)  # both ways
 
 
 def test_activations_are_what_autograd_keeps_of_convolutions_and_norms() -> None:

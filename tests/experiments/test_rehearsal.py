@@ -35,7 +35,10 @@ def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--set", "memory_size=999999999999"], "memory_size"),
         (["--set", "width=9999999"], "width"),
         (["--set", "hidden=99999999999"], "hidden"),
-        (["--match", "bytes", "--to", "er"], "nothing is left for a memory"),
+        (
+            ["--match", "bytes", "--to", "er", "--set", "depth=4", "--set", "width=4"],
+            "nothing is left for a memory",
+        ),
         (["--out", "/proc/no/place"], "/proc"),
     ],
 )

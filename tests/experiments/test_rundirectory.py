@@ -48,7 +48,14 @@ def test_a_run_that_has_ended_is_not_run_again(whole: RunDirectory) -> None:
     assert {p: p.stat().st_mtime_ns for p in before} == before
 
 
-@pytest.mark.parametrize("stops", [(1,), (20,), (21, 49), (7, 8, 9, 79, 80)])
+@pytest.mark.parametrize(
+    "stops",
+    [
+        (1,),
+        (7, 8, 9, 79, 80),
+        *(pytest.param(s, marks=pytest.mark.slow) for s in [(20,), (21, 49)]),
+    ],
+)
 def test_leaving_the_loop_saves_and_the_run_goes_on_exactly(
     stops: tuple[int, ...], whole: RunDirectory, tmp_path: Path
 ) -> None:

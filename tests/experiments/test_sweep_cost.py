@@ -11,7 +11,7 @@ from earl.evaluation.loop import learn_online
 from earl.experiments.experiment import Experiment
 from earl.experiments.sweeps.cost import Costs, RunPlan
 
-SMALL = {"depth": 8, "width": 8, "per_class": 20, "every": 40}
+SMALL = {"depth": 4, "width": 4, "per_class": 20, "every": 40}
 
 
 @pytest.mark.parametrize(

@@ -155,11 +155,15 @@ TURNS = {
 }
 
 
+OF_BOTH_KINDS = ("the second is ahead", "the first goes on")
+
+
 def cases() -> Iterator[Any]:
     """Yield all turns with a snapshot after every sample, and with none; some only at leisure."""
     for turns in TURNS:
         for seconds in (0.0, 1e9):
-            usual = seconds == 0 or turns in ("the second is ahead", "the first goes on")
+            leisure = "the second near the end", "between two evaluations"  # as are "by turns"
+            usual = turns not in leisure if seconds == 0 else turns in OF_BOTH_KINDS
             yield pytest.param(turns, seconds, marks=() if usual else pytest.mark.slow)
 
 

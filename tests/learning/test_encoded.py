@@ -75,7 +75,9 @@ def some(dataset: Dataset, n: int = 30) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("check", [name for name in CHECKS if name not in LEFT_OUT])
-@pytest.mark.parametrize("name", ["er", "earl", "slda"])
+@pytest.mark.parametrize(
+    "name", ["earl", *(pytest.param(name, marks=pytest.mark.slow) for name in ("er", "slda"))]
+)
 def test_the_contract_holds_behind_a_frozen_backbone(name: str, check: str) -> None:
     make = maker(partial(behind, name, remembered=0))  # weights are changed there behind its back
     if check == "it_learns":

@@ -207,7 +207,9 @@ def test_the_choice_never_touches_test_data(polrs: Callable[..., PoLRS], dataset
     assert len(set(ends)) == 1
 
 
-@pytest.mark.parametrize("at", [9, 10, 11, 26])
+@pytest.mark.parametrize(
+    "at", [10, 11, *(pytest.param(at, marks=pytest.mark.slow) for at in (9, 26))]
+)
 def test_a_learner_saved_around_the_end_of_a_window_goes_on_exactly(
     at: int, polrs: Callable[..., PoLRS], dataset: Dataset, tmp_path: Path
 ) -> None:

@@ -1,11 +1,16 @@
 """Exports: other programs read what the histories say, and read it once."""
 
 import csv
+import io
 import shutil
 import signal
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from earl.cli.app import main
 from earl.cli.progress import Stopped, follow
@@ -13,7 +18,7 @@ from earl.errors import EarlError
 from earl.evaluation.metrics import a_auc
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.records import find_runs
-from earl.report.export.tables import export_csv, export_parquet
+from earl.report.export.tables import export_csv, export_parquet, write_csv
 from earl.report.export.tensorboard import TensorBoardLog, export_tensorboard, mirror
 from run_folders import write_run
 
@@ -73,6 +78,20 @@ def test_runs_that_have_not_begun_are_listed_too(tmp_path):
     new, done = read(export_csv(runs, tmp_path)[0])
     assert (new["samples"], new["A_AUC"], new["finished"]) == ("0", "", "False")
     assert (done["samples"], done["A_AUC"]) == ("40", "0.5")
+
+
+LINES = st.dictionaries(st.sampled_from("abc"), st.none() | st.integers() | st.text('x,\n"'))
+
+
+@given(lines=st.lists(LINES, min_size=1))
+def test_lines_of_different_names_are_written_as_by_a_writer_that_knows_all_of_them(lines):
+    names, expected = dict.fromkeys(name for line in lines for name in line), io.StringIO()
+    writer = csv.DictWriter(expected, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    with TemporaryDirectory() as folder:
+        write_csv(Path(folder, "lines.csv"), lambda: iter(lines))
+        assert Path(folder, "lines.csv").read_bytes() == expected.getvalue().encode()
 
 
 def test_exporting_again_gives_the_same_bytes_and_leaves_nothing_behind(few_runs, tmp_path):

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from earl.report.figures.colours import COLOURS
 from earl.report.page.charts import MOST_POINTS, channels, luminance, on_dark, thin
 from earl.report.page.grids import budget_grid, result_grid
 from earl.report.page.inventory import settings_of, users
-from earl.report.page.page import write_page
+from earl.report.page.page import plotly_script, write_page
 from earl.report.statistics import Spread
 from earl.report.tables import make_table
 from earl.report.tables.formats import markdown
@@ -228,9 +229,17 @@ def test_runs_that_cannot_be_compared_are_refused_unless_allowed(folder):
 
 
 def test_without_plotly_the_error_names_the_extra(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    monkeypatch.setitem(sys.modules, "plotly", None)
     with pytest.raises(EarlError, match=r'pip install "earl-learn\[report\]"'):
         page_of(folder)
+
+
+def test_plotlys_script_is_found_without_importing_plotly_or_by_asking_it(tmp_path, monkeypatch):
+    script = plotly_script()
+    assert script.decode() == pytest.importorskip("plotly.offline").get_plotlyjs()
+    moved = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr("earl.report.page.page.find_spec", lambda name: moved)
+    assert plotly_script() == script
 
 
 def test_a_page_that_cannot_be_written_is_an_error_of_ours(folder, tmp_path):

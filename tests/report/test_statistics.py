@@ -43,6 +43,11 @@ def test_the_spread_is_numpys(values):
     assert found.std == pytest.approx(np.std(values, ddof=1), abs=1e-9)
 
 
+@given(value=NUMBERS, n=st.integers(2, 30))
+def test_equal_values_do_not_deviate(value, n):
+    assert spread([value] * n).std == 0
+
+
 def test_three_differences_by_hand():
     found = paired_difference({1: 11, 2: 22, 3: 33}, {1: 10, 2: 20, 3: 30})
     # 1, 2, 3: their deviation is 1, and t of 2 degrees of freedom is 4.302653 (any printed table)

@@ -108,8 +108,8 @@ def test_tables_hold_nothing_that_acts(runs):
 
 
 def test_a_page_holds_nothing_that_acts(runs, monkeypatch):
-    monkeypatch.setattr("earl.report.page.page.plotly_script", str)
-    page = make_page(runs)
+    monkeypatch.setattr("earl.report.page.page.plotly_script", bytes)
+    page = make_page(runs).decode()
     assert not acts(page) and SPELLED in page
 
 

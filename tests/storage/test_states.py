@@ -18,7 +18,8 @@ CASES = [(name, {}) for name in KEEPING] + [("nc-fscil", {"replay": "class_mean"
 
 
 def learner_of(method: str, settings: dict[str, str], shape: tuple[int, int, int]) -> Learner:
-    small = {"width": 4, "iterations": 0.25} | settings
+    depth = 8 if method in ("memo", "remind", "nc-fscil") else 4  # some divide their network
+    small = {"depth": depth, "width": 4, "iterations": 0.25} | settings
     experiment = Experiment(method=method, dataset="shapes", stream="disjoint", settings=small)
     return learner_without_data(experiment, shape, samples=30)
 

@@ -28,14 +28,14 @@ from earl.cli import show as cli_show
 from earl.cli import stream as cli_stream
 from earl.cli import sweep as cli_sweep
 from earl.cli.end import outcome
-from earl.cli.options import Json, LazyHelpGroup, Out, Seed
+from earl.cli.options import Json, LightGroup, Out, Seed
 from earl.cli.run import print_results, result, show_progress
 from earl.cli.text import print_json, say
 from earl.errors import InvalidSetting
 from earl.experiments.machine import calm_idle_threads
 
 app = typer.Typer(
-    cls=LazyHelpGroup,
+    cls=LightGroup,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

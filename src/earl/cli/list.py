@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from earl.cli.options import Json, LazyHelpGroup
+from earl.cli.options import Json, LightGroup
 from earl.cli.text import say
 from earl.experiments import catalogue
 from earl.experiments.recipes import recipe
@@ -29,7 +29,7 @@ KINDS: dict[str, Any] = {
 SUMS = ("images", "waiting", "network")  # bytes of these have a column, all others are "extra"
 
 app = typer.Typer(
-    cls=LazyHelpGroup,
+    cls=LightGroup,
     rich_markup_mode=None,
     help="List what there is; everything, or one kind of it.",
 )

@@ -1,23 +1,63 @@
 """The options that commands share, each defined once, and the group of commands they stand in."""
 
+import os
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
 
 
-class LazyHelpGroup(TyperGroup):
-    """A group whose own `--help` is False, not None, unless it is given.
+class LightGroup(TyperGroup):
+    """A group in which words that need no check are read without pydantic.
 
-    To read None as a flag typer would import pydantic, which takes as long as all else together.
+    To read any option, typer would import it, which takes as long as all else together.
     """
 
     def get_help_option(self, ctx: Any) -> Any:
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.default = False
-        return option
+        return lighter(super().get_help_option(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        for parameter in command.get_params(ctx) if command else ():
+            lighter(parameter)
+        return command
+
+
+def lighter(parameter: Any) -> Any:
+    """Return an option or argument that leaves to typer only what is not plain, or is wrong."""
+    by_typer = type(parameter).process_value
+    kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+
+    def process(ctx: Any, value: Any) -> Any:
+        missing = parameter.required and parameter.value_is_missing(value)
+        if missing or not is_plain(kind, value):
+            return by_typer(parameter, ctx, value)
+        value = plain(kind, value)
+        return parameter.callback(ctx, parameter, value) if parameter.callback else value
+
+    if parameter is not None:
+        parameter.process_value = process
+    return parameter
+
+
+def is_plain(kind: Any, value: Any) -> bool:
+    """Return whether a value is what is wanted already, or words that become it unchecked."""
+    if get_origin(kind) is list and isinstance(value, list | tuple):
+        return all(is_plain(get_args(kind)[0], one) for one in value)
+    if value is None or not isinstance(kind, type) or isinstance(value, kind):
+        return value is None or isinstance(kind, type)
+    if issubclass(kind, Path) and isinstance(value, str):
+        return os.access(value, os.R_OK) or not os.path.lexists(value)
+    return issubclass(kind, StrEnum) and value in {*kind}
+
+
+def plain(kind: Any, value: Any) -> Any:
+    """Return a plain value as what is wanted."""
+    if get_origin(kind) is list and value is not None:
+        return [plain(get_args(kind)[0], one) for one in value]
+    return value if value is None or isinstance(value, kind) else kind(value)
 
 
 # What is printed, and where run directories go

@@ -186,7 +186,6 @@ def report(
 
     Tables, curves, budgets, settings, environment and commands.
     """
-    keep_fonts()
     from earl.report.page import write_page
     from earl.report.tables.table import default_metrics
 

@@ -1,8 +1,9 @@
-"""Estimates: what an experiment takes, found without its memory, on torch's "meta" device."""
+"""Estimates: what an experiment takes, found without taking its memory."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -29,23 +30,33 @@ class Estimate:
 
 
 def estimate(make: Callable[[], nn.Module], image_shape: tuple[int, int, int]) -> Estimate:
-    """Return what the network that `make` makes takes for images of this shape."""
+    """Return what the network that `make` makes takes for images of this shape.
+
+    One blank channel goes through it in the place of all: what it leaves is counted for all of
+    them. The "meta" device would need no stand-in, but imports torch's compiler.
+    """
     with torch.device("meta"):
         network = make()
+    weights = sum(p.nbytes for p in network.parameters())
     left = flops = 0
 
-    def note(part: nn.Module, _: Any, out: Tensor) -> None:
+    def note(channels: int, factors: int, part: nn.Module, _: Any, out: Tensor) -> None:
         nonlocal left, flops
-        left += FLOAT * out.numel()
-        if isinstance(part, nn.Conv2d):
-            flops += 2 * out.numel() * part.weight[0].numel()
+        left += FLOAT * channels * out.numel()
+        flops += 2 * channels * out.numel() * factors
 
     for part in network.modules():
-        if isinstance(part, nn.Conv2d | nn.modules.batchnorm._NormBase):
-            part.register_forward_hook(note)
+        if isinstance(part, nn.Conv2d):
+            factors = part.weight[0].numel()
+            part.register_forward_hook(partial(note, part.out_channels, factors))
+            part.weight, part.bias = nn.Parameter(torch.zeros(1, 1, *part.kernel_size)), None
+            part.groups = 1
+        elif isinstance(part, nn.modules.batchnorm._NormBase):
+            part.register_forward_hook(partial(note, part.num_features, 0))
+            part.forward = nn.Identity().forward
     with torch.no_grad():
-        network.eval()(torch.empty(1, *image_shape, device="meta"))
-    return Estimate(sum(p.nbytes for p in network.parameters()), left, BOTH_WAYS * flops)
+        network.eval()(torch.zeros(1, 1, *image_shape[1:]))
+    return Estimate(weights, left, BOTH_WAYS * flops)
 
 
 def check_sizes(

@@ -10,6 +10,7 @@ from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 
 from earl.learning.progress import Progress
+from earl.nn.optimizers import plain
 
 COUNTED_ON = 2  # inputs; batch norm wants more than one
 
@@ -114,6 +115,8 @@ def flops(one: Pass) -> int:
     at = next(iter(tensors.values()), torch.empty(0)).device
     x = torch.zeros(COUNTED_ON, *one.shape, device=at)
     with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(one.trains):
+        watching: Any = type(counter.mode)
+        watching.__torch_dispatch__ = plain(watching.__torch_dispatch__)
         out = functional_call(one.module, tensors, (x,))
         if out.requires_grad:  # of a frozen network only the forward pass is left
             out.sum().backward()

@@ -6,6 +6,7 @@ cell differ in nothing but their seed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -129,6 +130,8 @@ def shared_settings(run: RunRecord) -> dict[str, Value]:
 def differing(settings: Iterable[Mapping[str, Value]]) -> set[str]:
     """Return the names whose values, or whose presence, are not the same everywhere."""
     several = list(settings)
+    if all(one == several[0] for one in several):
+        return set()
     names = {name for one in several for name in one}
     return {n for n in names if len({one.get(n) for one in several}) > 1}
 
@@ -204,6 +207,7 @@ def size(value: Value) -> float:
     return 0.0 if isinstance(value, str) else float(value)
 
 
+@lru_cache(typed=True)  # runs share most of their settings; 1, 1.0 and true are not the same
 def display_value(value: Value) -> str:
     """Return a setting's value; of a path only its end, because tables name no places."""
     if value == "":

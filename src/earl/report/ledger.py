@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from earl.experiments.catalogue import METRICS
 from earl.experiments.runs.records import RunRecord
-from earl.report.paper import MATCHED, ROWS, Key, Reported, Row, figures, fitting
+from earl.report.paper import MATCHED, ROWS, Key, Reported, Row, figures, key_of, rows_of
 from earl.report.statistics import Spread, spread
 
 TURNS = ("CIFAR-10", "CIFAR-10-R90", "CIFAR-10-R180", "CIFAR-10-R270")
@@ -73,14 +73,15 @@ def ledger(runs: Iterable[RunRecord]) -> list[Line]:
 
 def numbers_of(run: RunRecord) -> Iterator[tuple[Key, float, bool]]:
     """Yield the places in the paper that a run belongs to, its values, and if it is reduced."""
-    about = (run.dataset, run.stream, run.experiment.method)
     matched = run.experiment.match == "flops" and run.experiment.to == "er"
     for table in ROWS:
         if matched != (table in MATCHED) or run.experiment.match == "bytes":
             continue
-        for entry in METRICS:
-            for key, row in fitting(table, *about, run.settings, entry.name):
-                yield key, METRICS[entry.name](run.history), is_reduced(run, row, entry.name)
+        for row in rows_of(table, run.experiment.method, run.settings):
+            for entry in METRICS:
+                key = key_of(table, run.dataset, run.stream, row, entry.name)
+                if key in figures():
+                    yield key, METRICS[entry.name](run.history), is_reduced(run, row, entry.name)
     yield from turned(run)
 
 

@@ -5,7 +5,7 @@ file keeps the paper's names; the mappings below say which of our runs each row 
 """
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -147,26 +147,20 @@ def reported(
     ...          metric="A_AUC")[0]
     Reported(mean=60.13, std=0.56)
     """
-    rows = fitting(table, dataset, stream, method, settings, metric)
-    return next(((figures()[key], row) for key, row in rows), None)
+    rows = [
+        (key_of(table, dataset, stream, r, metric), r) for r in rows_of(table, method, settings)
+    ]
+    return next(((figures()[key], row) for key, row in rows if key in figures()), None)
 
 
-def fitting(
-    table: str,
-    dataset: str,
-    stream: str,
-    method: str,
-    settings: Mapping[str, Value],
-    metric: str,
-) -> Iterator[tuple[Key, Row]]:
-    """Yield every number of a table that is about such a run; two names may mean the same run."""
-    for row in ROWS[table]:
-        if row.method != method:
-            continue
-        fits = all(settings.get(name) == value for name, value in row.settings.items())
-        key = key_of(table, dataset, stream, row, metric)
-        if fits and key in figures():
-            yield key, row
+def rows_of(table: str, method: str, settings: Mapping[str, Value]) -> list[Row]:
+    """Return the rows of a table that are about such a run; two names may mean the same run."""
+    return [
+        row
+        for row in ROWS[table]
+        if row.method == method
+        and all(settings.get(name) == value for name, value in row.settings.items())
+    ]
 
 
 def key_of(table: str, dataset: str, stream: str, row: Row, metric: str) -> Key:

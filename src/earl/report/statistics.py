@@ -2,8 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
-from statistics import fmean, stdev
+from math import fsum, sqrt
 from typing import TypeVar
 
 from earl.errors import EarlError
@@ -40,7 +39,13 @@ def spread(values: Sequence[float]) -> Spread:
     """Return mean and sample standard deviation (divided by n - 1)."""
     if not values:
         raise EarlError("there are no values to average")
-    return Spread(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
+    n = len(values)
+    mean = fsum(values) / n
+    if n == 1:
+        return Spread(mean, None, 1)
+    apart = [value - mean for value in values]
+    squares = fsum(d * d for d in apart) - fsum(apart) ** 2 / n  # the mean is rounded
+    return Spread(mean, sqrt(max(0.0, squares) / (n - 1)), n)
 
 
 def paired_difference(

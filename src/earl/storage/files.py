@@ -133,11 +133,16 @@ def check_size(fd: int, size: int) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Give a file a new content at once: a reader finds the whole old or the whole new text."""
+    """Give a file a new text at once, as `replace_bytes` does."""
+    replace_bytes(path, text.encode())
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Give a file a new content at once: a reader finds the whole old or the whole new one."""
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)  # left by a kill
     try:
-        write_file(new, text.encode(), mode=0o666)  # less the umask, as any other text file
+        write_file(new, data, mode=0o666)  # less the umask, as any other text file
         new.replace(path)
         fsync_dir(path.parent)
     finally:

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -53,9 +53,14 @@ def class_lines(runs: Iterable[RunRecord]) -> Iterator[Line]:
         names = dict(enumerate(run.class_names))
         for e in run.history:
             for c, total in sorted(e.total.items()):
-                about = {"class": c, "class_name": names.get(c, "")}
-                counts = {"correct": e.correct.get(c, 0), "total": total}
-                yield {"run": run.name, "step": e.step, **about, **counts}
+                yield {
+                    "run": run.name,
+                    "step": e.step,
+                    "class": c,
+                    "class_name": names.get(c, ""),
+                    "correct": e.correct.get(c, 0),
+                    "total": total,
+                }
 
 
 class Scalars:
@@ -65,9 +70,10 @@ class Scalars:
         self._sum, self._count = 0.0, 0
 
     def __call__(self, evaluation: Evaluation) -> dict[str, float]:
-        self._sum, self._count = self._sum + evaluation.accuracy, self._count + 1
+        accuracy = evaluation.accuracy
+        self._sum, self._count = self._sum + accuracy, self._count + 1
         return {
-            "accuracy": evaluation.accuracy,
+            "accuracy": accuracy,
             "online_accuracy": evaluation.online_correct / max(1, evaluation.online_total),
             "A_AUC": self._sum / self._count,
             "classes_seen": len(evaluation.total),
@@ -134,11 +140,26 @@ def check_names(runs: Sequence[RunRecord]) -> None:
 
 def write_csv(path: Path, lines: Lines) -> None:
     """Write lines with all names that occur in any of them; what a line lacks stays empty."""
-    names = dict.fromkeys(name for line in lines() for name in line)
+    names = list(next(lines(), {}))
+    if not written_with(names, path, lines):  # not every line has the names of the first
+        kinds = dict.fromkeys(map(tuple, lines()))
+        written_with(list(dict.fromkeys(chain(*kinds))), path, lines)
+
+
+def written_with(names: list[str], path: Path, lines: Lines) -> bool:
+    """Write lines below these names; return False as soon as a line has another name."""
+    known = {*names}
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(names), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines())
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        for line in lines():
+            if [*line] == names:
+                writer.writerow(line.values())
+            elif line.keys() <= known:
+                writer.writerow([line.get(name, "") for name in names])
+            else:
+                return False
+    return True
 
 
 def write_parquet(path: Path, lines: Lines) -> None:

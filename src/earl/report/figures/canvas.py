@@ -15,7 +15,11 @@ from earl.errors import InvalidSetting
 from earl.experiments.runs.records import RunRecord
 
 # A picture of equal runs has equal bytes: no dates. Fonts that journals accept go into a PDF.
-UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+UNDATED: dict[str, dict[str, None]] = {
+    ".png": {},
+    ".svg": {"Date": None},
+    ".pdf": {"CreationDate": None},
+}
 GREY = "0.4"
 PER_INCH = 14.5  # letters of a legend
 PER_INCH_OF_TITLE = 11
@@ -103,5 +107,8 @@ def check_picture(path: Path) -> None:
 def save(figure: Figure, path: Path, facts: Mapping[str, str] | None = None) -> None:
     """Write a figure as PNG, SVG or PDF, by the ending of the name; a PNG may hold facts."""
     check_picture(path)
+    if path.suffix.lower() == ".png":
+        FigureCanvasAgg(figure).print_png(path)  # type: ignore[no-untyped-call]  # savefig draws twice
+        return
     with rc_context(rc={"svg.hashsalt": "earl", "pdf.fonttype": 42}):
         figure.savefig(path, metadata={**UNDATED[path.suffix.lower()], **(facts or {})})

@@ -2,13 +2,14 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from earl.experiments.runs.records import RunRecord
 from earl.report.groups import NAMES, PLACES, Column, column_of, differing, display_value
 from earl.report.page.grids import Grid, Item
 
-Read = Callable[[RunRecord], Mapping[str, Any]]  # values of a run by name
+Texts: TypeAlias = Mapping[str, str]  # values of a run by name
+Read = Callable[[RunRecord], Texts]
 
 
 def settings_of(run: RunRecord) -> dict[str, str]:
@@ -31,17 +32,15 @@ def text(value: Any) -> str:
     return display_value(value)
 
 
-def shared_grid(runs: Sequence[RunRecord], read: Read, caption: str) -> Grid:
+def shared_grid(values: Sequence[Texts], caption: str) -> Grid:
     """Return the values that are the same in all runs."""
-    values = [read(run) for run in runs]
     differ = differing(values)
     rows = [(Item(n), Item(v)) for n, v in values[0].items() if n not in differ]
     return Grid(caption, ("name", "value"), tuple(rows), numeric=False)
 
 
-def differing_grid(runs: Sequence[RunRecord], read: Read, caption: str) -> Grid:
+def differing_grid(runs: Sequence[RunRecord], values: Sequence[Texts], caption: str) -> Grid:
     """Return each value that not all runs have, and the runs that have it."""
-    values = [read(run) for run in runs]
     rows = []
     for name in sorted(differing(values)):
         having: dict[str, list[RunRecord]] = {}

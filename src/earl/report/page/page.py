@@ -3,15 +3,16 @@
 The page asks for nothing: plotly's script is in it. Equal runs give equal bytes.
 """
 
-import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from earl.errors import EarlError
 from earl.experiments.runs.records import RunRecord
 from earl.report.groups import column_of, group_runs
-from earl.report.page.charts import MOST_POINTS, charts_of, legend_of, looks_of
+from earl.report.page import sections
+from earl.report.page.charts import MOST_POINTS, Json, charts_of, legend_of, looks_of
 from earl.report.page.grids import Grid, budget_grid, class_grid, progress_grid, result_grid
 from earl.report.page.inventory import (
     Read,
@@ -21,23 +22,20 @@ from earl.report.page.inventory import (
     settings_of,
     shared_grid,
 )
+from earl.report.page.markup import Html
 from earl.report.tables.layout import legend
-from earl.report.tables.table import DEFAULT_METRICS, make_table
-from earl.storage.files import replace_text
-from earl.storage.printable import printable
+from earl.report.tables.table import DEFAULT_METRICS, Table, make_table
+from earl.storage.files import replace_bytes
 
-# Nothing may be fetched, not even by a mistake of ours. Pictures: plotly's "save as PNG".
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "img-src data: blob:; base-uri 'none'; form-action 'none'"
-)
+TITLE = "Online continual learning: runs and results"
+PLACE = "\0"  # of plotly's script, which is longer than all the rest; no text keeps such a letter
 
 
 def write_page(path: Path, runs: Sequence[RunRecord], **given: Any) -> None:
     """Write the page of `make_page`; it takes the place of an older one when it is complete."""
-    text = make_page(runs, **given)
+    page = make_page(runs, **given)
     try:
-        replace_text(path, text)
+        replace_bytes(path, page)
     except OSError as error:
         raise EarlError(f"cannot write {path} ({error.strerror}); choose another -o") from error
 
@@ -50,57 +48,62 @@ def make_page(
     versus: str | None = None,
     paper: str | None = None,
     allow_mixed: bool = False,
-) -> str:
+) -> bytes:
     """Return a page on these runs as HTML; where none has ended it shows how far they are."""
     script = plotly_script()
     finished = [run for run in runs if run.finished]
-    results: dict[str, Any] = {}
+    panels: list[Json] = []
+    named: dict[str, Html] = {}
     if finished:
         made = make_table(
             runs, metrics, versus=versus, paper=paper, costs=True, allow_mixed=allow_mixed
         )
-        results = {
-            "tables": [result_grid(made, column) for column in made.columns],
-            "legend": legend(made),
-            "table_notes": made.notes,
-            "budgets": [budget_grid(made, column) for column in made.columns],
-            **curves_of(finished, allow_mixed),
-        }
-    return render(
-        title=title or "Online continual learning: runs and results",
-        about=about(runs),
-        progress=progress_grid(runs) if len(finished) < len(runs) else None,
-        **results,
-        settings=particulars(runs, settings_of, "Settings and data"),
-        environment=particulars(runs, environment_of, "Environment"),
-        notes=[(run.name, note) for run in runs for note in run.notes],
-        commands=[(run.name, command_of(run)) for run in runs],
-        policy=POLICY,
-        plotly=script,
-    )
+        panels, classes = drawn(finished, allow_mixed)
+        named = outcomes(made, panels, classes)
+    if len(finished) < len(runs):
+        named["Progress"] = sections.progress(progress_grid(runs), bool(finished))
+    named["Settings"] = sections.settings(*particulars(runs, settings_of, "Settings and data"))
+    named["Environment"] = sections.environment(*particulars(runs, environment_of, "Environment"))
+    named["Notes"] = sections.notes_of([(run.name, note) for run in runs for note in run.notes])
+    named["Commands"] = sections.commands_of([(run.name, command_of(run)) for run in runs])
+    scripts = sections.scripts_of(panels, PLACE)
+    text = sections.page(title or TITLE, about(runs), named, scripts)
+    return text.encode().replace(PLACE.encode(), script, 1)
 
 
-def curves_of(finished: Sequence[RunRecord], allow_mixed: bool) -> dict[str, Any]:
-    """Return charts, their legends and the accuracy by class, for each data set and stream."""
+def outcomes(made: Table, panels: Sequence[Json], classes: Sequence[Grid]) -> dict[str, Html]:
+    """Return the sections about what runs have given."""
+    grids = [result_grid(made, column) for column in made.columns]
+    thinned = any(chart["thinned"] for panel in panels for chart in panel["charts"])
+    return {
+        "Results": sections.results(legend(made), grids, made.notes),
+        "Curves": sections.curves(panels, MOST_POINTS if thinned else 0),
+        "Classes": sections.by_class(classes),
+        "Budgets": sections.budgets([budget_grid(made, column) for column in made.columns]),
+    }
+
+
+def drawn(finished: Sequence[RunRecord], allow_mixed: bool) -> tuple[list[Json], list[Grid]]:
+    """Return charts with their legends, and the accuracy by class, for each data set and stream."""
     groups, _ = group_runs(finished, allow_mixed)
     look_of = looks_of(groups)
-    panels: list[dict[str, Any]] = []
+    panels: list[Json] = []
     classes: list[Grid] = []
     for number, column in enumerate(sorted({group.column for group in groups}), start=1):
         here = [group for group in groups if group.column == column]
         charts = charts_of(here, look_of, number)
         panels.append({"name": str(column), "legend": legend_of(here, look_of), "charts": charts})
         classes.append(class_grid(here))
-    thinned = any(chart["thinned"] for panel in panels for chart in panel["charts"])
-    return {"panels": panels, "classes": classes, "thinned": MOST_POINTS if thinned else 0}
+    return panels, classes
 
 
-def particulars(runs: Sequence[RunRecord], read: Read, what: str) -> dict[str, Grid]:
+def particulars(runs: Sequence[RunRecord], read: Read, what: str) -> tuple[Grid, Grid]:
     """Return what was not the same in all runs, and what was."""
-    return {
-        "differing": differing_grid(runs, read, f"{what} that not all runs share"),
-        "shared": shared_grid(runs, read, f"{what} that all runs share"),
-    }
+    values = [read(run) for run in runs]
+    return (
+        differing_grid(runs, values, f"{what} that not all runs share"),
+        shared_grid(values, f"{what} that all runs share"),
+    )
 
 
 def about(runs: Sequence[RunRecord]) -> str:
@@ -146,45 +149,14 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(texts)
 
 
-def render(**content: Any) -> str:
-    """Fill the template; every text is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def plotly_script() -> bytes:
+    """Return plotly's own bundled script; the file is read without importing the package."""
+    plotly = find_spec("plotly")
+    if plotly is None or plotly.origin is None:
+        raise EarlError('a report needs plotly; install it with: pip install "earl-learn[report]"')
+    bundled = Path(plotly.origin).parent / "package_data" / "plotly.min.js"
+    if bundled.is_file():
+        return bundled.read_bytes()
+    from plotly.offline import get_plotlyjs  # wherever else it keeps the script
 
-    environment = Environment(
-        loader=PackageLoader("earl.report.page", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["script_json"] = script_json
-    environment.finalize = fit
-    empty = {"tables": [], "panels": [], "classes": [], "budgets": [], "thinned": 0}
-    template = environment.get_template("page.html.jinja")
-    return template.render(**(empty | {"legend": "", "table_notes": ()} | content))
-
-
-def fit(value: Any) -> Any:
-    """Return a value of the template; a text that was not made by us is made printable."""
-    return printable(value) if type(value) is str else value
-
-
-def script_json(value: Any) -> str:
-    """Return JSON that cannot end the script element it stands in."""
-    from markupsafe import Markup
-
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
-
-
-def plotly_script() -> str:
-    """Return plotly's own bundled script."""
-    try:
-        import jinja2  # noqa: F401
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise EarlError(
-            'a report needs plotly and Jinja2; install them with: pip install "earl-learn[report]"'
-        ) from None
-    script: str = get_plotlyjs()
-    return script
+    return str(get_plotlyjs()).encode()

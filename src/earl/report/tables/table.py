@@ -6,6 +6,7 @@ runs give equal tables: nothing in them depends on dates, paths or the order of 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 from earl.errors import InvalidSetting, UnknownName, suggest
@@ -38,7 +39,7 @@ class Cell:
     difference: Difference | None = None  # to the reference method, over common seeds
     paper: Reported | None = None
 
-    @property
+    @cached_property
     def spread(self) -> Spread:
         return spread(list(self.values.values()))
 
