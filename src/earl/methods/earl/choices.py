@@ -14,7 +14,7 @@ CHOICES: Mapping[str, Collection[str]] = {
     "policy": POLICIES,
     "preparatory_count": ("inside", "on-top"),
     "residual_source": ("train", "refresh", "means"),
-    "projection": ("random", "isometric"),
+    "projection": ("random", "means"),
 }
 
 
@@ -37,3 +37,11 @@ def check_pixels(moved: bool, setting: Setting) -> None:
     """Raise InvalidSetting if pixels are to be moved where there are none."""
     none = setting.image_shape[1:] == (1, 1)
     require(not (moved and none), "embeddings have no pixels to move; set preparatory=false")
+
+
+def check_means(source: str, *, hidden: int, preparatory: bool) -> None:
+    """Raise InvalidSetting unless a projection by the class means has them, and needs no more."""
+    why = "projection = means moves features along the vectors of seen classes by their means; set"
+    require(source == "means", f"{why} residual_source=means")
+    require(hidden == 0, f"{why} hidden=0")
+    require(not preparatory, f"{why} preparatory=false")
