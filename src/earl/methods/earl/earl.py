@@ -28,10 +28,10 @@ from earl.methods.earl import growing
 from earl.methods.earl.along import AlongVectors
 from earl.methods.earl.choices import (
     PolicyName,
-    check_means,
     check_names,
     check_numbers,
     check_pixels,
+    check_projection,
 )
 from earl.methods.earl.frozen_means import BesideMeans, FrozenMeans
 from earl.methods.earl.negatives import NEGATIVES
@@ -88,11 +88,10 @@ class EARL(Learner):
         growth: bool = True,
     ) -> None:
         check_numbers(k=k, tau=tau, lam=lam, pairs_per_class=pairs_per_class, hidden=hidden)
-        check_names(negative=negative, classifier=classifier, policy=policy, projection=projection)
+        check_names(negative=negative, classifier=classifier, policy=policy)
         check_names(preparatory_count=preparatory_count, residual_source=residual_source)
         check_pixels(preparatory and negative != "noise", setting)
-        if projection == "means":
-            check_means(residual_source, hidden=hidden, preparatory=preparatory)
+        check_projection(projection, residual_source, hidden, preparatory)
         self.setting, self.k, self.tau, self.lam = setting, k, tau, lam
         self.correction, self.refresh = correction, residual_source == "refresh"
         self.on_top = preparatory_count == "on-top"
