@@ -146,7 +146,7 @@ def test_unknown_is_one_minus_the_largest_cosine() -> None:
 
 def test_what_was_never_taught_is_more_unknown() -> None:
     X, y = blobs(400, classes=4, length=16)
-    clf = of_vectors(memory_size=100, settings={"d": 63})
+    clf = of_vectors(memory_size=100, settings={"d": 63, "hidden": 64})
     known = [c != 3 for c in y]
     clf.fit(X[known][:250], [c for c in y if c != 3][:250])
     assert np.median(clf.unknown_score(X[np.invert(known)])) > np.median(

@@ -138,7 +138,6 @@ def test_it_learns_a_row_for_each_class_and_no_matrix() -> None:
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        ({"hidden": 4}, "hidden=0"),
         ({"preparatory": True, "negative": "noise"}, "preparatory=false"),
         ({"residual_source": "train"}, "residual_source=means"),
     ],

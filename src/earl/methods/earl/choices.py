@@ -39,11 +39,10 @@ def check_pixels(moved: bool, setting: Setting) -> None:
     require(not (moved and none), "embeddings have no pixels to move; set preparatory=false")
 
 
-def check_projection(projection: str, source: str, hidden: int, preparatory: bool) -> None:
-    """Raise unless there is such a projection; one by the class means needs them, and no more."""
+def check_projection(projection: str, source: str, preparatory: bool) -> None:
+    """Raise unless there is such a projection; one by the class means needs them."""
     check_names(projection=projection)
     if projection == "means":
         why = "projection = means moves features along the vectors of seen classes; set"
         require(source == "means", f"{why} residual_source=means")
-        require(hidden == 0, f"{why} hidden=0, or projection=random")
         require(not preparatory, f"{why} preparatory=false")

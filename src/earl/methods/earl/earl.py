@@ -91,7 +91,7 @@ class EARL(Learner):
         check_names(negative=negative, classifier=classifier, policy=policy)
         check_names(preparatory_count=preparatory_count, residual_source=residual_source)
         check_pixels(preparatory and negative != "noise", setting)
-        check_projection(projection, residual_source, hidden, preparatory)
+        check_projection(projection, residual_source, preparatory)
         self.setting, self.k, self.tau, self.lam = setting, k, tau, lam
         self.correction, self.refresh = correction, residual_source == "refresh"
         self.on_top = preparatory_count == "on-top"
