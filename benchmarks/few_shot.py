@@ -6,7 +6,8 @@
 Every method sees the same samples in the same order: one of each class, then a second of each, and
 so on. Scikit-learn's SGDClassifier and river's softmax regression stand beside ours; what is not
 installed is left out, and that is said. With --images EARL also learns the images themselves from
-random weights. All numbers go to results/few-shot/, of which `earl results` makes the tables.
+random weights. All numbers go to results/few-shot/, of which `earl results` makes the tables. With
+--only some are measured anew, and the others stay as they are there.
 """
 
 import argparse
@@ -189,6 +190,17 @@ def images_behind(name: str, root: Path | None, embedded: Data) -> Data:
     return found
 
 
+def measured(name: str, make: Maker, data: Data, n: int, seeds: int) -> dict[str, object]:
+    """Return the curve of a contestant on n classes, and print it."""
+    runs = [curve(make, data, n, seed) for seed in range(1, seeds + 1)]
+    means = [mean(run[0][i] for run in runs) for i in range(len(COUNTS))]
+    micro, held = mean(run[1] for run in runs), runs[0][2]
+    print(f"{n:2d} {name:24s}", *(f"{m:6.1f}" for m in means), f"{micro:9.0f} µs {held:,} B")
+    accuracies = {seed: run[0] for seed, run in enumerate(runs, start=1)}
+    about = {"classes": n, "name": name, "microseconds": round(micro), "bytes": held}
+    return {**about, "accuracies": accuracies}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -197,6 +209,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--images", help="the data set that was embedded")
     parser.add_argument("--data-root", type=Path, help="where it lies")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="measure these, keep the others")
     parser.add_argument("--out", type=Path, default=OUT, help="where to write all numbers")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -207,22 +220,17 @@ def main() -> None:
     if given.images:
         images = images_behind(given.images, given.data_root, features)
         every.append((SCRATCH, Scratch, images))
-    curves = []
+    file = given.out / f"{given.folder.name}.json"
+    kept = json.loads(file.read_text())["curves"] if given.only else []
+    curves = {(one["classes"], one["name"]): one for one in kept}
     for n in (5, 10):
         for name, make, data in every:
-            runs = [curve(make, data, n, seed) for seed in range(1, given.seeds + 1)]
-            means = [mean(run[0][i] for run in runs) for i in range(len(COUNTS))]
-            micro, held = mean(run[1] for run in runs), runs[0][2]
-            print(
-                f"{n:2d} {name:24s}", *(f"{m:6.1f}" for m in means), f"{micro:9.0f} µs {held:,} B"
-            )
-            accuracies = {seed: run[0] for seed, run in enumerate(runs, start=1)}
-            about = {"classes": n, "name": name, "microseconds": round(micro), "bytes": held}
-            curves.append({**about, "accuracies": accuracies})
+            if given.only is None or name in given.only:
+                curves[n, name] = measured(name, make, data, n, given.seeds)
     given.out.mkdir(parents=True, exist_ok=True)
     facts = {"embeddings": given.folder.name, "train": len(Y), "test": len(truth)}
-    text = json.dumps({**facts, "counts": COUNTS, "curves": curves}, indent=1)
-    replace_text(given.out / f"{given.folder.name}.json", text + "\n")
+    text = json.dumps({**facts, "counts": COUNTS, "curves": list(curves.values())}, indent=1)
+    replace_text(file, text + "\n")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from test_estimator import Pooled
 from earl import EARLClassifier
 from earl.errors import DirectoryInUse, EarlError, InvalidSetting, SnapshotError
 from earl.estimator.samples import teach
+from earl.estimator.saving import model_from, model_state
 from earl.storage.files import lock_directory
 from earl.storage.snapshot import write_snapshot
 from estimators import LABELS, TEST, TRAIN, blobs, of_images, of_vectors, taught
@@ -181,3 +182,16 @@ def test_a_save_beside_learning_that_fails_is_an_error_of_whoever_learns(tmp_pat
     assert next(lessons).step == 1
     with pytest.raises(SnapshotError, match="is a file; choose another place"):
         list(lessons)
+
+
+def test_a_model_of_features_from_before_means_were_its_projection_goes_on_as_it_was() -> None:
+    """It has a matrix, and its settings do not say so: that was how models of features were."""
+    then = EARLClassifier(backbone=None, settings={"projection": "random", "d": 16})
+    then.learn_many(*blobs(30))
+    assert then._model is not None
+    state = model_state(then._model)
+    del state["parameters"]["settings"]["projection"]
+    now = model_from(state, None, {})
+    assert now.parameters.of("method")["projection"] == "random"
+    asked = now.reader.read(blobs(40)[0])
+    assert torch.equal(now.scores(asked), then._model.scores(asked))

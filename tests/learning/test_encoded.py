@@ -30,7 +30,7 @@ GIVEN: Mapping[str, dict[str, object]] = {
         "d": 20,
         "hidden": 0,
         "preparatory": False,
-        "projection": "isometric",
+        "projection": "means",
         "residual_source": "means",
         "tau": 0.05,
     },

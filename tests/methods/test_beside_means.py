@@ -9,8 +9,8 @@ from earl.learning.encoder import as_it_is
 from earl.methods.earl import EARL
 
 
-@pytest.mark.parametrize("hidden", [0, 16])
-def test_one_pass_gives_the_scores_of_two(hidden: int) -> None:
+@pytest.mark.parametrize(("projection", "hidden"), [("means", 0), ("random", 16)])
+def test_one_pass_gives_the_scores_of_two(projection: str, hidden: int) -> None:
     setting = Setting(
         image_shape=(12, 1, 1), dtype=torch.float32, view=as_it_is, augment=as_it_is, memory_size=9
     )
@@ -20,7 +20,7 @@ def test_one_pass_gives_the_scores_of_two(hidden: int) -> None:
         d=20,
         hidden=hidden,
         preparatory=False,
-        projection="isometric",
+        projection=projection,
         residual_source="means",
     )
     draw = torch.Generator().manual_seed(1)

@@ -1,4 +1,4 @@
-"""EARL behind a frozen backbone: class means through the projection, and one that keeps angles."""
+"""EARL behind a frozen backbone: class means, seen through the projection."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,10 @@ from earl.errors import InvalidSetting, UnknownName
 from earl.learning import Learner, Setting
 from earl.learning.bytes_held import bytes_held
 from earl.methods.earl import EARL
-from earl.methods.earl.frozen_means import make_isometric
-from earl.randomness import Randomness
+from earl.methods.earl.along import SHARE
 
 SIZE = 12
-FROZEN = {"preparatory": False, "hidden": 0, "d": 16, "projection": "isometric"}
+FROZEN = {"preparatory": False, "hidden": 0, "d": 16, "projection": "means"}
 FROZEN |= {"residual_source": "means", "tau": 0.05}
 
 
@@ -37,17 +36,11 @@ def features(n: int, classes: int = 3) -> tuple[Tensor, Tensor]:
     return (means[y] + torch.rand(n, SIZE, generator=draw))[:, :, None, None], y
 
 
-@pytest.mark.parametrize(("size", "d"), [(4, 4), (4, 9)])
-def test_an_isometric_layer_keeps_all_angles(size: int, d: int) -> None:
-    layer = nn.Linear(size, d, bias=False)
-    make_isometric(layer, Randomness(1).at(0, "isometry"))
-    x = torch.randn(20, size, generator=torch.Generator().manual_seed(0))
-    before, after = F.normalize(x, dim=1), F.normalize(layer(x), dim=1)
-    torch.testing.assert_close(after @ after.T, before @ before.T, rtol=1e-4, atol=1e-5)
+def test_before_training_the_residual_of_the_nearest_mean_corrects() -> None:
+    """With a small temperature: of unit features and class means, around the means' own mean.
 
-
-def test_before_training_the_nearest_centred_mean_answers() -> None:
-    """With a small temperature: the cosine of unit features and class means, around their mean."""
+    Both have their own numbers, and SHARE times ⟨m_c, x⟩ along the vector of each class c.
+    """
     x, y = features(40)
     learner = on_embeddings(tau=1e-4, d=400)
     learner.observe(x, y)
@@ -55,9 +48,15 @@ def test_before_training_the_nearest_centred_mean_answers() -> None:
     unit = F.normalize(x.flatten(1), dim=1)
     means = torch.stack([unit[y == c].mean(dim=0) for c in range(3)])
     centre = means.mean(dim=0)
-    h = F.normalize(asked.flatten(1), dim=1) - centre
-    expected = (F.normalize(h, dim=1) @ F.normalize(means - centre, dim=1).T).argmax(dim=1)
-    assert learner.predict(asked).tolist() == expected.tolist()
+    m, W = F.normalize(means - centre, dim=1), learner.vectors()
+
+    def seen(h: Tensor) -> Tensor:
+        return F.normalize(F.pad(h, (0, 400 - SIZE)) + SHARE * (h @ m.T) @ W, dim=1)
+
+    f_hat, h_hat = seen(F.normalize(asked.flatten(1), dim=1) - centre), seen(means - centre)
+    near = (f_hat @ h_hat.T).argmax(dim=1)
+    expected = (f_hat + W[near] - h_hat[near]) @ W.T
+    torch.testing.assert_close(learner.scores(asked), expected, rtol=1e-3, atol=1e-4)
 
 
 def test_the_means_are_of_all_samples_and_not_of_those_in_memory() -> None:
@@ -101,5 +100,5 @@ def test_embeddings_have_no_pixels_to_move(negative: str) -> None:
 
 
 def test_an_unknown_projection_is_refused() -> None:
-    with pytest.raises(UnknownName, match="isometric"):
-        on_embeddings(projection="isometrical")
+    with pytest.raises(UnknownName, match="means"):
+        on_embeddings(projection="mean")

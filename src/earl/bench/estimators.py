@@ -142,7 +142,7 @@ def bare_pass(network: nn.Module, x: torch.Tensor) -> Thing:
 def saving(effort: Effort) -> Iterator[Measured]:
     """Time a save of 50 MB beside writing and syncing as many bytes; and a load beside torch."""
     few = Effort(seconds=0, turns=3 if effort.quick else 7)
-    settings = {"d": FEATURES, "hidden": FEATURES}
+    settings = {"d": FEATURES, "hidden": FEATURES, "projection": "random"}
     clf = EARLClassifier(backbone=None, device="cpu", threads=1, settings=settings)
     generator = np.random.default_rng(0)
     for place in range(BEFORE):

@@ -23,6 +23,7 @@ from earl.storage.state import State, flatten, unflatten
 
 KIND = "EARLClassifier"
 OWN = "own module"  # stands for a backbone that the user gave
+MATRIX = "1.1.linear.weight"  # of a network whose features pass a matrix behind their class means
 
 Home: TypeAlias = tuple[str, int]  # a directory, and the newest step there that a model knows
 
@@ -113,6 +114,7 @@ def model_from(
     """Return a model from what `model_state` gave."""
     try:
         fields = dict(state["parameters"]) | dict(changed)
+        fields["settings"] = settings_then(fields["settings"], state["model"]["learner"])
         if str(fields["backbone"]).startswith(OWN):
             fields["backbone"] = given_again(fields["backbone"], state, backbone)
         elif isinstance(backbone, str):
@@ -137,6 +139,17 @@ def model_from(
                 f"this backbone is not built like the saved one ({what})"
             ) from None
         raise SnapshotError(f"the saved model does not fit this earl ({what})") from error
+
+
+def settings_then(
+    settings: Mapping[str, Any] | None, learner: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return a saved model's settings; one of features may be older than `projection=means`.
+
+    Then a matrix is stored, and it is what it was, however such matrices are drawn by now.
+    """
+    older = learner is not None and MATRIX in learner.get("network", {})
+    return {**(settings or {}), **({"projection": "random"} if older else {})}
 
 
 def given_again(

@@ -91,7 +91,7 @@ RECIPES: Mapping[str, Mapping[str, Value]] = {
         "preparatory": False,
         "hidden": 0,
         "d": 1280,
-        "projection": "isometric",
+        "projection": "means",
         "residual_source": "means",
         "tau": 0.05,
     },

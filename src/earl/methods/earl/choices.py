@@ -12,7 +12,7 @@ CHOICES: Mapping[str, Collection[str]] = {
     "policy": POLICIES,
     "preparatory_count": ("inside", "on-top"),
     "residual_source": ("train", "refresh", "means"),
-    "projection": ("random", "isometric"),
+    "projection": ("random", "means"),
 }
 
 
@@ -35,3 +35,12 @@ def check_pixels(moved: bool, setting: Setting) -> None:
     """Raise InvalidSetting if pixels are to be moved where there are none."""
     none = setting.image_shape[1:] == (1, 1)
     require(not (moved and none), "embeddings have no pixels to move; set preparatory=false")
+
+
+def check_projection(projection: str, source: str, preparatory: bool) -> None:
+    """Raise unless there is such a projection; one by the class means needs them."""
+    check_names(projection=projection)
+    if projection == "means":
+        why = "projection = means moves features along the vectors of seen classes; set"
+        require(source == "means", f"{why} residual_source=means")
+        require(not preparatory, f"{why} preparatory=false")

@@ -26,8 +26,14 @@ from earl.learning import (
     forward,
 )
 from earl.methods.earl import growing
-from earl.methods.earl.choices import check_names, check_numbers, check_pixels
-from earl.methods.earl.frozen_means import BesideMeans, FrozenMeans, make_isometric
+from earl.methods.earl.along import AlongVectors
+from earl.methods.earl.choices import (
+    check_names,
+    check_numbers,
+    check_pixels,
+    check_projection,
+)
+from earl.methods.earl.frozen_means import BesideMeans, FrozenMeans
 from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.earl.preparatory import (
     PreparatoryData,
@@ -77,14 +83,15 @@ class EARL(Learner):
         correction: bool = True,
         classifier: Literal["fixed", "learnable"] = "fixed",
         residual_source: Literal["train", "refresh", "means"] = "train",
-        projection: Literal["random", "isometric"] = "random",
+        projection: Literal["random", "means"] = "random",
         policy: PolicyName = "greedy_balanced",
         growth: bool = True,
     ) -> None:
         check_numbers(k=k, tau=tau, lam=lam, pairs_per_class=pairs_per_class, hidden=hidden)
-        check_names(negative=negative, classifier=classifier, policy=policy, projection=projection)
+        check_names(negative=negative, classifier=classifier, policy=policy)
         check_names(preparatory_count=preparatory_count, residual_source=residual_source)
         check_pixels(preparatory and negative != "noise", setting)
+        check_projection(projection, residual_source, preparatory)
         self.setting, self.k, self.tau, self.lam = setting, k, tau, lam
         self.correction, self.refresh = correction, residual_source == "refresh"
         self.on_top = preparatory_count == "on-top"
@@ -106,11 +113,13 @@ class EARL(Learner):
         """Make f = p after g, rows in place of the fixed vectors to compare with, and Adam."""
         d, setting = self.frame.etf.d, self.setting
         size = feature_size(backbone, setting.image_shape)
-        self.p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
-        if projection == "isometric":
-            make_isometric(self.p.linear, self.randomness.at(0, "isometry"))
         # Instead of stored features:
         self.means = FrozenMeans(backbone, size) if source == "means" else None
+        self.p: Projection | AlongVectors
+        if self.means is not None and projection == "means":
+            self.p = AlongVectors(self.means, self.frame.class_vectors(0))
+        else:
+            self.p = build(lambda: Projection(size, d, hidden), self.randomness.at(0, "projection"))
         seen = self.p if self.means is None else nn.Sequential(self.means.centre, self.p)
         self.f = nn.Sequential(backbone, seen).to(setting.device)
         self.beside = None
@@ -128,11 +137,7 @@ class EARL(Learner):
         self.check(x, y)
         for x_i, y_i in zip(x.split(1), y.split(1), strict=True):
             y_i = self.classes.index(y_i)
-            if len(self.classes) > self.frame.etf.K:
-                growing.grow(self)
-            if self.learned is not None:
-                n = len(self.classes)
-                self.learned.grow(n, self.optimizer, self.randomness.at(n, "classifier"))
+            growing.make_room(self)
             if self.means is not None:
                 self.means.add(ask(self.f[0], self.setting, x_i)[0], int(y_i))
                 self.work.count(forwards=1)
@@ -264,14 +269,15 @@ class EARL(Learner):
         return 3 * self.frame.etf.d * N + self.k * N if self.correction else 0
 
     def passes(self) -> Mapping[str, Pass]:
-        d = self.frame.etf.d  # grown, a pass costs more
-        return {name: replace(one, key=d) for name, one in super().passes().items()}
+        key = growing.cost_of_pass(self)
+        return {name: replace(one, key=key) for name, one in super().passes().items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if set(state) == set(self.parts()):
             self.check_state(state)
             growing.resize(self, state["residuals"]["rings"].shape[2])
         super().load_state_dict(state)
+        growing.make_room(self)
         self._refreshed = None  # it belongs to the state that was
 
     def parts(self) -> Mapping[str, Stateful]:

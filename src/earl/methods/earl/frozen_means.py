@@ -1,4 +1,4 @@
-"""EARL behind a frozen backbone: class means that never grow stale, and a projection to begin with.
+"""EARL behind a frozen backbone: class means that never grow stale.
 
 A frozen backbone gives an image the same features for ever. So the running mean of a class can be
 kept in those features, over all samples and not only those in memory, and seen through the
@@ -6,16 +6,12 @@ projection as it is at the moment.
 """
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
 from earl.methods.embeddings.closed_form import RunningMeans
 from earl.nn.modes import eval_mode
-
-# Adam moves every weight by about lr, however large it is: a projection five times as large turns a
-# fifth as fast, and few samples do not lead it astray. Chosen on training images held out.
-GAIN = 5.0
 
 
 class Centre(nn.Module):
@@ -67,10 +63,13 @@ class FrozenMeans(RunningMeans):
 
         Those are 0 … n - 1, less the ones that have no sample.
         """
-        point, there = self.centre.point, self.there()
         with eval_mode(p), torch.inference_mode():
-            seen = F.normalize(p(self.means[there].to(point.device) - point), dim=1)
-        return seen, there
+            return F.normalize(p(self.centred()), dim=1), self.there()
+
+    def centred(self) -> Tensor:
+        """Return the means around their centre, (n, size), of the classes that have samples."""
+        point = self.centre.point
+        return self.means[self.there()].to(point.device) - point
 
 
 class BesideMeans(nn.Module):
@@ -85,13 +84,6 @@ class BesideMeans(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the features of x (B, …), and behind them those of the n means, (B + n, d)."""
-        centre, there = self.means.centre, self.means.there()
-        kept = self.means.means[there].to(centre.point.device) - centre.point
-        out: Tensor = self.p(torch.cat((centre(self.backbone(x)), kept)))
+        h = self.means.centre(self.backbone(x))
+        out: Tensor = self.p(torch.cat((h, self.means.centred())))
         return out
-
-
-def make_isometric(layer: nn.Linear, generator: Generator) -> None:
-    """Let a layer keep all angles, if it has room for them: orthonormal columns, GAIN times."""
-    with torch.no_grad():
-        nn.init.orthogonal_(layer.weight, gain=GAIN, generator=generator)

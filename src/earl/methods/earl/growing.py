@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from earl.nn import Frame
+from earl.methods.earl.along import AlongVectors
+from earl.nn import Frame, Projection
 from earl.nn.build import TRAINED
 from earl.nn.room import require_room
 
@@ -17,8 +18,28 @@ def require_room_for(learner: "EARL", y: Tensor) -> None:
     n, now = len(learner.classes) + len(learner.classes.new(y)), learner.frame.etf
     if n > now.K:
         d = now.for_classes(n).d
-        held = TRAINED * learner.p.nbytes_of_outputs() + learner.residuals.nbytes()
+        held = learner.residuals.nbytes() + learner.frame.nbytes()
+        if isinstance(learner.p, Projection):
+            held += TRAINED * learner.p.nbytes_of_outputs()
         require_room(held * d // now.d, f"{n} classes need features of d = {d} numbers, which")
+
+
+def make_room(learner: "EARL") -> None:
+    """Give every seen class its vector, and what has a row for each class such a row."""
+    n = len(learner.classes)
+    if n > learner.frame.etf.K:
+        grow(learner)
+    if learner.learned is not None:
+        draw = learner.randomness.at(n, "classifier")
+        learner.learned.grow(n, learner.optimizer, draw)
+    if isinstance(learner.p, AlongVectors):
+        learner.p.follow(learner.frame.class_vectors(n), learner.optimizer)
+
+
+def cost_of_pass(learner: "EARL") -> tuple[int, int]:
+    """Return what the cost of a pass hangs on: d, and along how many vectors features move."""
+    p, d = learner.p, learner.frame.etf.d
+    return d, len(p.means.there()) if isinstance(p, AlongVectors) else 0
 
 
 def grow(learner: "EARL") -> None:
@@ -26,7 +47,8 @@ def grow(learner: "EARL") -> None:
     n = len(learner.classes)
     learner.frame = Frame(learner.frame.etf.for_classes(n), learner.setting.device)
     d, K = learner.frame.etf.d, learner.frame.etf.K
-    learner.p.grow(d, learner.optimizer)
+    if isinstance(learner.p, Projection):
+        learner.p.grow(d, learner.optimizer)
     learner.residuals.widen(d)
     if learner.learned is not None:
         wider = learner.randomness.at(d, "wider classifier")
@@ -39,7 +61,8 @@ def resize(learner: "EARL", d: int) -> None:
     """Take the shapes of a learner whose frame has grown to d dimensions, or not yet."""
     etf = learner.frame.etf.of_dimensions(d)
     learner.frame = Frame(etf, learner.setting.device)
-    learner.p.resize(d)
+    if isinstance(learner.p, Projection):
+        learner.p.resize(d)
     if learner.learned is not None:
         learner.learned.resize(d)
     if learner.prepare is not None:
