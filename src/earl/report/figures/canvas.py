@@ -108,7 +108,8 @@ def save(figure: Figure, path: Path, facts: Mapping[str, str] | None = None) -> 
     """Write a figure as PNG, SVG or PDF, by the ending of the name; a PNG may hold facts."""
     check_picture(path)
     if path.suffix.lower() == ".png":
-        FigureCanvasAgg(figure).print_png(path)  # type: ignore[no-untyped-call]  # savefig draws twice
+        # savefig would draw it twice
+        FigureCanvasAgg(figure).print_png(path, metadata=facts)  # type: ignore[no-untyped-call]
         return
     with rc_context(rc={"svg.hashsalt": "earl", "pdf.fonttype": 42}):
-        figure.savefig(path, metadata={**UNDATED[path.suffix.lower()], **(facts or {})})
+        figure.savefig(path, metadata=UNDATED[path.suffix.lower()])
