@@ -9,6 +9,7 @@ import os
 import random
 import socket
 import time
+from contextlib import suppress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -211,7 +212,8 @@ class Poster:
 
     def wait(self) -> int:
         """Let it post all the rest; return its exit code."""
-        self.allow(len(self.numbers))  # not by closing alone: processes begun later have the pipe
+        with suppress(BrokenPipeError):  # it has posted all and is gone
+            self.allow(len(self.numbers))  # closing alone is not enough: later processes listen
         os.close(self.mouth)
         return ended(self.pid)
 
