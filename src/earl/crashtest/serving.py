@@ -9,8 +9,8 @@ import os
 import random
 import socket
 import time
-from contextlib import suppress
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
