@@ -91,7 +91,7 @@ def test_the_features_are_embedded_by_class(runs):
     (run,) = choose_runs(runs, ["negative=noise"])
     early, late = FIGURES["tsne"]([run]).axes
     extra = run.history[-1].extra
-    assert late.get_title() == f"earl, negative=noise, {extra['feature_age']} samples after class 3"
+    assert late.get_title() == f"earl, negative=noise\n{extra['feature_age']} samples after class 3"
     assert early.get_title() != late.get_title()
     places = TSNE(
         perplexity=(len(extra["features"]) - 1) / 3 if len(extra["features"]) < 91 else 30,

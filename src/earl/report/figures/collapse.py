@@ -31,7 +31,7 @@ def collapse(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = 
         show(panel, of_column[column], of_row, plan, column)
         panel.set_ylim(bottom=0)
         if name != "NC1":
-            panel.set_title("")
+            panel.set_title("", loc="left")  # it stands above
         if name != "NC3":
             panel.set_xlabel("")
     legend_below(figure, axes)

@@ -58,7 +58,7 @@ def tsne(runs: Sequence[RunRecord], *, title: str = "", allow_mixed: bool = Fals
         name = f"{group.row} on {group.column}" if len(of_column) > 1 else group.row
         for panel, cloud in zip(axes[2 * number :], early_and_late(group.one), strict=False):
             show(panel, cloud)
-            panel.set_title(f"{name}, {cloud.age:,} samples after class {cloud.classes.max()}")
+            panel.set_title(f"{name}\n{cloud.age:,} samples after class {cloud.classes.max()}")
             panel.title.set_fontsize(9)
     legend_below(figure, axes)
     return figure
