@@ -50,7 +50,7 @@ def test_a_run_records_the_names_and_report_and_exports_show_them(tmp_path):
     assert record["data"]["class_names"] == ["Ente", "鴨"] and "class_words" not in record["data"]
     (run,) = find_runs([tmp_path / "runs"])
     assert run.class_names == ("Ente", "鴨")
-    page = make_page([run])
+    page = make_page([run]).decode()
     assert ">0 Ente</th>" in page and ">1 鴨</th>" in page
     assert "data: class_names" not in page  # it is no setting
     export_csv([run], tmp_path / "out")
@@ -62,7 +62,7 @@ def test_a_run_of_before_has_no_names_and_is_read(tmp_path):
     write_run(tmp_path / "runs", "er", 1, [0.5])
     (run,) = find_runs([tmp_path / "runs"])
     assert run.class_names == ()
-    assert ">0</th>" in make_page([run])
+    assert ">0</th>" in make_page([run]).decode()
     export_csv([run], tmp_path / "out")
     assert read_csv(tmp_path / "out" / "classes.csv")[0]["class_name"] == ""
     export_parquet([run], tmp_path / "out")
