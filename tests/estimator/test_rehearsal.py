@@ -20,6 +20,7 @@ from earl.learning.bytes_held import bytes_held
 from earl.storage.state import flatten
 
 FREE = [name for name in METHODS.names() if not must_be_told(name)]
+USUAL = ("earl", "er", "nc-fscil", "slda")  # of the others each takes seconds: slow
 MANY = 136  # classes: more than a rehearsal has, and more than d = 15 has vectors
 
 
@@ -48,7 +49,9 @@ def saved(clf: EARLClassifier) -> int:
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
-@pytest.mark.parametrize("method", FREE)
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=() if m in USUAL else pytest.mark.slow) for m in FREE]
+)
 def test_a_full_model_is_not_larger_than_its_rehearsal_said(method: str) -> None:
     clf = of_images(method, settings={"dimensions": 255} if method == "nc-fscil" else {})
     needs = needs_of(parameters_of(clf), MANY)
