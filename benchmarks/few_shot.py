@@ -221,7 +221,7 @@ def main() -> None:
         images = images_behind(given.images, given.data_root, features)
         every.append((SCRATCH, Scratch, images))
     file = given.out / f"{given.folder.name}.json"
-    kept = json.loads(file.read_text())["curves"] if given.only else []
+    kept = json.loads(file.read_text())["curves"] if given.only and file.exists() else []
     curves = {(one["classes"], one["name"]): one for one in kept}
     for n in (5, 10):
         for name, make, data in every:
