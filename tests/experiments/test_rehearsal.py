@@ -6,7 +6,7 @@ import pytest
 
 from earl.cli.app import app
 from earl.cli.end import outcome
-from earl.errors import EarlError
+from earl.errors import EarlError, TooLarge
 from earl.experiments.catalogue import DATASETS, METHODS
 from earl.experiments.experiment import Experiment
 from earl.experiments.loading import load_data
@@ -63,8 +63,11 @@ def test_the_shapes_that_are_known_are_those_of_the_data(name: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS.names())
-def test_what_can_be_run_passes(method: str) -> None:
+def test_what_can_be_run_passes_and_one_setting_makes_the_difference(method: str) -> None:
     rehearse(Experiment(method=method, dataset="digits", stream="disjoint"))
+    too_many = {"memory_size": 10**15}  # which is refused only where the learner is made
+    with pytest.raises(TooLarge, match="memory_size"):
+        rehearse(Experiment(method=method, dataset="digits", stream="disjoint", settings=too_many))
 
 
 def test_a_constructor_that_refuses_is_heard() -> None:

@@ -65,7 +65,7 @@ def tell_table(bounds: "Bounds") -> None:
     page().print(table, markup=False)
     say(f"\n{bounds.line()}.")
     if bounds.assumed:
-        say("Nothing bounds the number of classes: with more of them more is needed; --max-classes")
+        say("Nothing bounds the number of classes, and more of them need more: set --max-classes.")
 
 
 def tell_line(service: "Service") -> None:
