@@ -56,7 +56,7 @@ SLOW = {  # they start new processes, the clock decides, or a faster one is like
     "overload": 1,
     "poison-removal": 12,
 }
-NEW = {*SLOW} - {"crash-loop-run", "snapshot-cost"}
+LATER = {*SLOW} - {"snapshot-cost"} | {"kills-run", "honest-health", "slow-clients"}
 SABOTAGED = SMALL | SLOW | {"kills-model": 12, "kills-run": 12, "corruption-model": 20}
 SABOTAGED |= {"corruption-run": 20, "points-model": 8, "points-run": 16, "versions": 40}
 SABOTAGED |= {"io-errors": 2, "clock": 4}
@@ -82,7 +82,7 @@ def test_a_harness_keeps_its_bar(name: str, children: Children, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in NEW else n for n in HARNESSES]
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in LATER else n for n in HARNESSES]
 )
 def test_a_harness_fails_without_the_protection(
     name: str, children: Children, tmp_path: Path

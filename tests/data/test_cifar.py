@@ -166,6 +166,7 @@ def own_contrast(data):
     return pixels.std((2, 3)).mean(0).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PARQUET.is_dir(), reason=f"no CIFAR-10 in {PARQUET}")
 def test_real_cifar10_from_parquet(tmp_path):
     seen = []

@@ -88,6 +88,7 @@ for root in map(Path, sys.argv[1:]):
 """
 
 
+@pytest.mark.slow
 def test_memory_of_a_224_pixel_run_does_not_grow_with_the_data_set(tmp_path):
     """The peak of a process that runs on 80 images, and how far 400 images raise it."""
     roots = [tmp_path / "80", tmp_path / "400"]

@@ -68,7 +68,13 @@ def test_a_full_model_is_not_larger_than_its_rehearsal_said(method: str) -> None
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"d": 127}, {"correction": False}, {"classifier": "learnable"}]
+    "settings",
+    [
+        {},
+        {"classifier": "learnable"},
+        pytest.param({"d": 127}, marks=pytest.mark.slow),
+        pytest.param({"correction": False}, marks=pytest.mark.slow),
+    ],
 )
 def test_the_state_of_earl_is_told_to_a_half(settings: dict[str, Any]) -> None:
     clf = of_images(settings=settings)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from contract_again import repeated
 from earl.data.dataset import Dataset
 from earl.errors import InvalidInput, InvalidSetting
 from earl.evaluation.probes import embedding_of
@@ -74,7 +75,7 @@ def some(dataset: Dataset, n: int = 30) -> tuple[Tensor, Tensor]:
     return dataset.train.images[rows], dataset.train.labels[rows]
 
 
-@pytest.mark.parametrize("check", [name for name in CHECKS if name not in LEFT_OUT])
+@pytest.mark.parametrize("check", repeated("stored_samples_fit_the_memory", without=LEFT_OUT))
 @pytest.mark.parametrize(
     "name", ["earl", *(pytest.param(name, marks=pytest.mark.slow) for name in ("er", "slda"))]
 )

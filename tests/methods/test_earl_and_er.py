@@ -22,7 +22,7 @@ from teaching import observe
 
 Make = Callable[..., Learner]
 CLOSED_FORM = ("ncm", "slda", "ranpac", "knn")  # they train nothing by gradient
-
+RELATIVES = ("vanilla-etf", "earl-no-rc", "earl-no-pdt", "earl-learnable", "er-memory-only")
 
 NEW_WEIGHTS = ("head",)  # replicas of one network are meant to begin with the same rows
 
@@ -229,7 +229,10 @@ def test_any_module_can_be_the_backbone(dataset: Dataset, make: Make) -> None:
 
 
 @pytest.mark.usefixtures("bfloat16")
-@pytest.mark.parametrize("name", list(METHODS.names()))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in RELATIVES else n for n in METHODS.names()],
+)
 def test_half_as_many_bits_in_networks_change_answers_a_little_and_what_is_kept_stays_precise(
     name: str, make: Make, dataset: Dataset
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from contract_again import repeated
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting, UnknownName
 from earl.evaluation.loop import learn_online
@@ -34,7 +35,7 @@ def shorter(**given: int) -> ResNet:
     return network
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", repeated("updates_follow_the_iterations"))
 def test_the_contract_holds_if_training_begins_later(
     check: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
