@@ -44,13 +44,15 @@ OUT = Path(__file__).parents[1] / "results" / "few-shot"
 
 
 class Ours:
-    """A method of earl with the recipe of embeddings."""
+    """A method of earl with the recipe of embeddings, but for what is `changed`."""
 
-    def __init__(self, name: str, size: int, seed: int) -> None:
+    def __init__(self, name: str, size: int, seed: int, **changed: object) -> None:
         own = {option.name for option in options_of("method", METHODS[name])}
-        given = {k: v for k, v in recipe("embeddings").items() if k in own}
+        given = {k: v for k, v in (recipe("embeddings") | changed).items() if k in own}
+        shared = {k: v for k, v in changed.items() if k not in own}
         plain = Setting(image_shape=(size, 1, 1), view=torch.abs, augment=torch.add, seed=seed)
-        self.learner = METHODS[name](nn.Flatten(), on_features(plain, plain.image_shape), **given)
+        setting = on_features(replace(plain, **shared), plain.image_shape)
+        self.learner = METHODS[name](nn.Flatten(), setting, **given)
 
     def learn(self, h: Tensor, y: int) -> None:
         self.learner.observe(h[None, :, None, None], torch.tensor([y]))
@@ -179,6 +181,15 @@ def whole(dataset: Dataset) -> Data:
     splits = (dataset.train, dataset.test)
     tensors = [t for s in splits for t in (s.images[torch.arange(len(s))], s.labels)]
     return tensors[0], tensors[1], tensors[2], tensors[3]
+
+
+def halves(features: Tensor, labels: Tensor) -> Data:
+    """Return the first half of each class to learn, and the second to be asked about."""
+    first = torch.zeros_like(labels, dtype=torch.bool)
+    for c in labels.unique():
+        rows = (labels == c).nonzero().flatten()
+        first[rows[: len(rows) // 2]] = True
+    return features[first], labels[first], features[~first], labels[~first]
 
 
 def images_behind(name: str, root: Path | None, embedded: Data) -> Data:

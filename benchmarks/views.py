@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import mean
 
 import torch
-from few_shot import COUNTS, OUT, Data, Ours, curve, whole
+from few_shot import COUNTS, OUT, Ours, curve, halves, whole
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -70,15 +70,6 @@ def encoded(images: Tensor, look: Look) -> tuple[Tensor, float]:
     with torch.inference_mode():
         seen = [network((look(x.float()) - 127) / 128) for x in images.split(1)]
     return torch.cat(seen), 1e6 * (time.process_time() - start) / len(images)
-
-
-def halves(features: Tensor, labels: Tensor) -> Data:
-    """Return the first half of each class to learn, and the second to be asked about."""
-    place = torch.empty_like(labels)
-    for c in labels.unique():
-        place[labels == c] = torch.arange(PER_CLASS)
-    first = place < PER_CLASS // 2
-    return features[first], labels[first], features[~first], labels[~first]
 
 
 def main() -> None:
