@@ -20,6 +20,7 @@ from run_folders import write_run
 
 FILES = bundled()
 SMALL = [name for name in FILES if name.endswith("-small")]
+PICTURED = [name for name in SMALL if name.startswith("fig-") and name != "fig-k-small"]
 SIZES = ("data", "setting", "network", "augment", "run")  # settings that a smoke run has itself
 WIDTHS = ("d", "hidden")  # and two of a method
 DEEP = {"frozen", "codebooks"}  # settings that need eight blocks and many channels
@@ -111,7 +112,9 @@ def history(experiment: Experiment, folder: Path) -> list[Evaluation]:
     return directory.history
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in PICTURED else n for n in SMALL]
+)
 def test_a_small_file_runs_on_synthetic_images(name: str, runs: Path) -> None:
     cheap = min(kinds(name), key=lambda e: (bool(e.match), e.method != "earl"))
     evaluations = history(cheap, runs)

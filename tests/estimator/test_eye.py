@@ -243,7 +243,8 @@ def test_the_last_stage_learns_behind_a_frozen_front(tmp_path: Path) -> None:
 LAST_STAGE = {"frozen": "front", "settings": {"hidden": 16}}
 
 
-@pytest.mark.parametrize("given", [{}, pytest.param(LAST_STAGE, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [{}, LAST_STAGE])
 def test_a_graph_sees_through_the_same_eye(given: dict[str, Any], tmp_path: Path) -> None:
     ort = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

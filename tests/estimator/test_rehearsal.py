@@ -20,7 +20,7 @@ from earl.learning.bytes_held import bytes_held
 from earl.storage.state import flatten
 
 FREE = [name for name in METHODS.names() if not must_be_told(name)]
-USUAL = ("earl", "er", "nc-fscil", "slda")  # of the others each takes seconds: slow
+USUAL = ("earl", "er", "slda")  # of the others each takes seconds: slow
 MANY = 136  # classes: more than a rehearsal has, and more than d = 15 has vectors
 
 

@@ -12,10 +12,11 @@ from earl.errors import EarlError
 from earl.evaluation.history import Evaluation
 from earl.evaluation.loop import Exam, ProbeInput, examine, learn_online
 from earl.evaluation.probes import LONGEST, embedding_of
-from earl.experiments.catalogue import METHODS, PROBES
+from earl.experiments.catalogue import PROBES
 from earl.nn import eval_mode
 from earl.report.export.tables import Scalars
 from earl.storage.state import digest
+from kin import every_method
 
 NEED_FEATURES = ("collapse", "bias", "cosines", "features")
 
@@ -60,7 +61,7 @@ def arrival(given, number):
     return ids.index(list(dict.fromkeys(ids))[number]) + 1
 
 
-@pytest.mark.parametrize("method", METHODS.names())
+@pytest.mark.parametrize("method", every_method())
 def test_probes_change_nothing_and_need_no_luck(make, dataset, method):
     learner = make(method, iterations=0.25)
     given = learn(learner, dataset, steps=45)

@@ -26,15 +26,12 @@ from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.er import ER
 from earl.nn.resnet import ResNet
 from earl.storage.state import digest
+from kin import every_method
 from small_networks import DIVIDED, ONE_BLOCK
 
 DOCS = Path(__file__).parents[2] / "docs" / "methods"
 Make = Callable[..., Learner]
-HALVES = ("earl-no-rc", "earl-no-pdt")  # of what `earl` and `vanilla-etf` have or lack together
-every_method = pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.slow) if n in HALVES else n for n in METHODS.names()],
-)
+each = pytest.mark.parametrize("name", every_method())
 
 
 SHORTER = dict.fromkeys(("memo", "remind", "nc-fscil"), DIVIDED)
@@ -45,7 +42,7 @@ def shorter(name: str, **given: int) -> ResNet:
     return ResNet(**SHORTER.get(name, ONE_BLOCK))
 
 
-@every_method
+@each
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_contract(name: str, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("earl.experiments.contract.guards.ResNet", partial(shorter, name))
@@ -232,7 +229,7 @@ images = st.sampled_from([[1, 3, 8, 8], [2, 3, 8, 8]])  # as they should be
 integers = st.sampled_from([torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
 
 
-@every_method
+@each
 @settings(max_examples=40)
 @given(
     st.just(torch.uint8) | st.just(torch.uint8) | any_dtype,
@@ -278,7 +275,7 @@ def state_of(learner: Learner) -> tuple[Learner, str]:
     return learner, digest(learner.state_dict())
 
 
-@every_method
+@each
 def test_the_docstring_names_the_paper_and_there_is_a_page(name: str) -> None:
     method = METHODS[name]
     kind = getattr(method, "func", method)

@@ -17,6 +17,7 @@ from earl.experiments.experiment import Experiment
 from earl.experiments.loading import check_unchanged, facts_of_data
 from earl.experiments.runs.directory import RunDirectory
 
+SIDES = pytest.mark.parametrize("side", [16, pytest.param(150, marks=pytest.mark.slow)])
 SMALL = {"depth": 4, "width": 16, "every": 10, "memory_size": 8, "tasks": 2}
 
 
@@ -50,7 +51,7 @@ def flip(file, place, bit=0):
         opened.write(bytes([byte ^ (1 << bit)]))
 
 
-@pytest.mark.parametrize("side", [16, 150])
+@SIDES
 def test_a_rotten_bit_of_the_cache_is_found_wherever_it_is(side, tmp_path):
     write_photos(tmp_path, side)
     whole = load(tmp_path)
@@ -213,7 +214,7 @@ def finish(directory):
     return directory
 
 
-@pytest.mark.parametrize("side", [16, 150])
+@SIDES
 def test_other_images_with_the_same_labels_do_not_continue_a_run(side, tmp_path):
     write_photos(tmp_path, side)
     small = {"image_size": 96, "batch_size": 2, "iterations": 0.25} if side > 64 else {}

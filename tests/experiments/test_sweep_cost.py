@@ -15,7 +15,12 @@ SMALL = {"depth": 4, "width": 4, "per_class": 20, "every": 40}
 
 
 @pytest.mark.parametrize(
-    ("method", "stream"), [("er", "disjoint"), ("scr", "gaussian"), ("vanilla-etf", "gaussian")]
+    ("method", "stream"),
+    [
+        ("er", "disjoint"),
+        ("vanilla-etf", "gaussian"),
+        pytest.param("scr", "gaussian", marks=pytest.mark.slow),
+    ],
 )
 def test_flops_of_training_are_those_that_a_run_counts(method: str, stream: str) -> None:
     settings = {**SMALL, "d": 32, "hidden": 32} if method == "vanilla-etf" else SMALL

@@ -9,13 +9,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from earl.data.dataset import Dataset
 from earl.errors import EarlError
-from earl.experiments.catalogue import METHODS
 from earl.learning.learner import Learner
 from earl.learning.pace import Pace
 from earl.learning.setting import Setting
 from earl.learning.work import Pass, Work, flops
 from earl.nn.build import build
 from earl.nn.resnet import ResNet
+from kin import every_method
 
 Make = Callable[..., Learner]
 
@@ -78,7 +78,7 @@ BESIDE |= {"er-mir": 0.01, "remind": 0.01, "nc-fscil": 0.01}
 BESIDE |= {"x-der": 0.003, "earl-learnable": 0.001}
 
 
-@pytest.mark.parametrize("name", METHODS.names())
+@pytest.mark.parametrize("name", every_method())
 def test_the_flops_of_a_stream_are_what_torch_counts(
     name: str, make: Make, dataset: Dataset
 ) -> None:

@@ -12,22 +12,20 @@ from earl.data.dataset import Dataset, Split
 from earl.data.streams import Schedule, Stream
 from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
 from earl.evaluation.loop import Exam, learn_online
-from earl.experiments.catalogue import METHODS
 from earl.learning.learner import Learner
 from earl.methods.earl.earl import EARL
 from earl.randomness import Randomness
 from earl.storage.state import digest, flatten
+from kin import CLOSED_FORM, every_method
 from small_networks import THREE_STAGES
 from teaching import observe
 
 Make = Callable[..., Learner]
-CLOSED_FORM = ("ncm", "slda", "ranpac", "knn")  # they train nothing by gradient
-RELATIVES = ("vanilla-etf", "earl-no-rc", "earl-no-pdt", "earl-learnable", "er-memory-only")
 
 NEW_WEIGHTS = ("head",)  # replicas of one network are meant to begin with the same rows
 
 
-@pytest.mark.parametrize("name", [n for n in METHODS.names() if n not in CLOSED_FORM])
+@pytest.mark.parametrize("name", every_method(but=CLOSED_FORM))
 def test_no_random_numbers_are_used_for_two_things(
     name: str, make: Make, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,10 +227,7 @@ def test_any_module_can_be_the_backbone(dataset: Dataset, make: Make) -> None:
 
 
 @pytest.mark.usefixtures("bfloat16")
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.slow) if n in RELATIVES else n for n in METHODS.names()],
-)
+@pytest.mark.parametrize("name", every_method())
 def test_half_as_many_bits_in_networks_change_answers_a_little_and_what_is_kept_stays_precise(
     name: str, make: Make, dataset: Dataset
 ) -> None:

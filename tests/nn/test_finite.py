@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from children import Children
 from earl.errors import NoProgress, NotFinite, SnapshotError
-from earl.experiments.catalogue import METHODS
 from earl.experiments.contract.checks import samples
 from earl.experiments.experiment import Experiment
 from earl.experiments.recipes import Value
@@ -22,18 +21,10 @@ from earl.learning.learner import Learner
 from earl.learning.work import Work
 from earl.nn.finite import all_finite, check_finite, most_likely
 from earl.storage.snapshot import read_newest, write_snapshot
+from kin import CLOSED_FORM, every_method
 
 Make = Callable[..., Learner]
-HALVES = ("earl-no-rc", "earl-no-pdt")  # of what `earl` and `vanilla-etf` have or lack together
-CLOSED_FORM = ("ncm", "slda", "ranpac", "knn")  # without a loss, and so without a rate
-every_method = pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=pytest.mark.slow) if n in HALVES else n
-        for n in METHODS.names()
-        if n not in CLOSED_FORM
-    ],
-)
+each = pytest.mark.parametrize("name", every_method(but=CLOSED_FORM))
 NAN, INF = math.nan, math.inf
 
 
@@ -142,7 +133,7 @@ def saved_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("saved_at_every_step")
-@every_method
+@each
 def test_a_run_that_diverges_ends_with_the_step_and_its_last_good_state(
     name: str, tmp_path: Path
 ) -> None:
