@@ -11,10 +11,9 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from statistics import mean
 
 import torch
-from few_shot import COUNTS, OUT, Ours, curve, halves, whole
+from few_shot import COUNTS, OUT, Ours, halves, measured, whole
 
 from earl.experiments.loading import load_data
 from earl.storage.files import replace_text
@@ -47,14 +46,8 @@ def main() -> None:
     features, labels, _, _ = whole(load_data(f"embeddings:{given.folder}"))
     data = halves(features.flatten(1), labels)
     every = {f"earl, {name}": partial(Ours, "earl", **own) for name, own in CHANGED.items()}
-    curves = []
-    for name, make in {"ncm": partial(Ours, "ncm"), **every}.items():
-        runs = [curve(make, data, 10, seed) for seed in SEEDS]
-        print(f"{name:40s}", *(f"{mean(r[0][i] for r in runs):6.1f}" for i in range(len(COUNTS))))
-        accuracies = {seed: run[0] for seed, run in zip(SEEDS, runs, strict=True)}
-        micro = round(mean(run[1] for run in runs))
-        about = {"classes": 10, "name": name, "microseconds": micro, "bytes": runs[0][2]}
-        curves.append({**about, "accuracies": accuracies})
+    every = {"ncm": partial(Ours, "ncm"), **every}
+    curves = [measured(name, make, data, 10, SEEDS) for name, make in every.items()]
     half = len(labels) // 2
     facts = {"embeddings": given.folder.name, "train": half, "test": half, "counts": COUNTS}
     text = json.dumps({**facts, "curves": curves}, indent=1)

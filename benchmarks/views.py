@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from statistics import mean
 
 import torch
-from few_shot import COUNTS, OUT, Ours, curve, halves, whole
+from few_shot import COUNTS, OUT, Ours, halves, measured, whole
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -91,14 +90,10 @@ def main() -> None:
     for name in ("ncm", "slda", "knn", "earl"):
         every[f"{name}, as it is"] = (partial(Ours, name), plain, spent)
         every[f"{name}, square roots"] = (partial(Ours, name), plain.sqrt(), spent)
-    curves = []
-    for name, (make, features, encoding) in every.items():
-        runs = [curve(make, halves(features, labels), 10, seed) for seed in SEEDS]
-        print(f"{name:24s}", *(f"{mean(r[0][i] for r in runs):6.1f}" for i in range(len(COUNTS))))
-        accuracies = {seed: run[0] for seed, run in zip(SEEDS, runs, strict=True)}
-        micro = round(encoding + mean(run[1] for run in runs))
-        about = {"classes": 10, "name": name, "microseconds": micro, "bytes": runs[0][2]}
-        curves.append({**about, "accuracies": accuracies})
+    curves = [
+        measured(name, make, halves(features, labels), 10, SEEDS, encoding)
+        for name, (make, features, encoding) in every.items()
+    ]
     half = len(labels) // 2
     facts = {"images": given.images, "train": half, "test": half, "counts": COUNTS}
     text = json.dumps({**facts, "curves": curves}, indent=1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from earl.experiments.catalogue import METHODS
-from earl.experiments.contract import CHECKS, maker
+from earl.experiments.contract import CHECKS, fault, maker
 from earl.experiments.contract.checks import samples, teach
 from earl.experiments.contract.guards import finite
 from earl.experiments.contract.steps import Spoiler
@@ -170,11 +170,30 @@ elsewhere = pytest.mark.parametrize(
 )
 
 
+UNDONE, ENDS = "a_step_that_is_not_finite_is_undone", "learning_ends_where_no_step_is_taken"
+
+
 @elsewhere
+@pytest.mark.parametrize("check", [UNDONE, ENDS])
 @pytest.mark.usefixtures("nobody_waits")
-def test_the_contract_of_steps_where_nobody_waits(name: str) -> None:
-    CHECKS["a_step_that_is_not_finite_is_undone"](maker(METHODS[name]))
-    CHECKS["learning_ends_where_no_step_is_taken"](maker(METHODS[name]))
+def test_the_contract_of_steps_where_nobody_waits(name: str, check: str) -> None:
+    assert fault(CHECKS[check], maker(METHODS[name])) == ""
+
+
+@pytest.mark.parametrize(
+    ("check", "part", "wrong"),
+    [
+        (UNDONE, "earl.nn.steps._step_where", lambda sound, optimizer: optimizer.step()),
+        (UNDONE, "earl.nn.steps._put_back", lambda unless: None),
+        (ENDS, "earl.learning.progress.PATIENCE", 10**9),
+    ],
+)
+@pytest.mark.usefixtures("nobody_waits")
+def test_that_contract_is_seen_to_be_broken(
+    check: str, part: str, wrong: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part, wrong)
+    assert "ContractBroken" in fault(CHECKS[check], maker(METHODS["er"]))
 
 
 @elsewhere
