@@ -1,5 +1,8 @@
 """Work in a second thread: one piece at a time, errors come back, copies are of their own."""
 
+import subprocess
+import sys
+import time
 from threading import Event, get_ident
 
 import pytest
@@ -40,7 +43,8 @@ def test_an_error_is_raised_where_the_owner_is_and_once(hear: str) -> None:
         raise OSError(28, "No space left on device", "some/file")
 
     beside.start(fail)
-    beside._idle.wait()
+    while beside.busy:
+        time.sleep(0.001)
     words = (print,) if hear == "start" else ()
     with pytest.raises(OSError, match="No space left"):
         getattr(beside, hear)(*words)
@@ -54,6 +58,26 @@ def test_no_error_is_told_while_work_goes_on() -> None:
     beside.check()
     gate.set()
     beside.wait()
+
+
+def test_a_process_ends_after_all_that_the_work_held_has_been_let_go() -> None:
+    """Tensors that a thread frees while the interpreter ends abort the process."""
+    script = """
+import time
+from functools import partial
+from earl.storage.background import Background
+
+class Held:
+    def __del__(self):
+        time.sleep(0.2)
+        print("let go")
+
+beside = Background()
+beside.start(partial(id, Held()))
+beside.wait()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "let go\n", "")
 
 
 def test_a_copy_is_the_same_state_and_stays_so() -> None:
