@@ -15,6 +15,7 @@ from served_page import (
     teach_two_classes,
 )
 
+
 @pytest.fixture
 def service(children, tmp_path):
     with serving(children, tmp_path, "--set", "correction=true") as found:
