@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from earl import EARLClassifier
 from earl.crashtest.small import NETWORK, TRAINING, of_images, of_vectors  # noqa: F401
 from earl.data.sets import shapes
+from earl.estimator.parameters import must_be_told
+from earl.experiments.catalogue import METHODS
+from kin import every_method
 
+TOLD = [name for name in METHODS.names() if must_be_told(name)]
+FREE = every_method(but=TOLD)  # that know no tasks; for `parametrize`
 DATA = shapes.load()
 ORDER = torch.randperm(len(DATA.train), generator=torch.Generator().manual_seed(0))
 TRAIN: NDArray[np.uint8] = DATA.train.images[ORDER].permute(0, 2, 3, 1).numpy()  # (N, H, W, C)
