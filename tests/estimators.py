@@ -2,6 +2,7 @@
 
 import copy
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,17 @@ def learned(n: int, **given: Any) -> EARLClassifier:
     clf = of_images(**given)
     clf.learn_many(TRAIN[:n], LABELS[:n], keys=range(n))
     return clf
+
+
+def goes_on(clf: EARLClassifier, path: Path, n: int, more: int, **given: Any) -> EARLClassifier:
+    """Save a model that has learned n images; return it loaded, after both have learned more."""
+    clf.save(path)
+    again = EARLClassifier.load(path, **given)
+    assert again.digest() == clf.digest()
+    for each in (clf, again):
+        each.learn_many(TRAIN[n : n + more], LABELS[n : n + more])
+    assert again.digest() == clf.digest()
+    return again
 
 
 learned_once = cache(learned)  # by many tests

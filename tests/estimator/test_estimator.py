@@ -26,6 +26,7 @@ from estimators import (
     TRAIN,
     TRAINING,
     blobs,
+    goes_on,
     of_images,
     of_vectors,
     taught,
@@ -66,12 +67,7 @@ def test_every_method_that_knows_no_tasks_learns_and_goes_on_after_saving(
 ) -> None:
     clf = of_images(method)
     clf.learn_many(TRAIN[:23], LABELS[:23])  # the memory is full, base phases have ended
-    clf.save(tmp_path / "model")
-    again = EARLClassifier.load(tmp_path / "model")
-    assert again.digest() == clf.digest()
-    for each in (clf, again):
-        each.learn_many(TRAIN[23:30], LABELS[23:30])
-    assert again.digest() == clf.digest()
+    goes_on(clf, tmp_path / "model", 23, 7)
     assert set(clf.predict(TEST)) <= set(LABELS)
 
 
@@ -180,11 +176,7 @@ def test_there_is_no_class_too_many_where_the_frame_grows(tmp_path: Path) -> Non
         clf.learn_one(TRAIN[place], place)
     assert clf.classes_.tolist() == list(range(12))
     assert np.isfinite(clf.predict_proba(TEST[:5])).all()
-    clf.save(tmp_path / "model")
-    again = EARLClassifier.load(tmp_path / "model")
-    for of in (clf, again):
-        of.learn_one(TRAIN[12], "one more")
-    assert again.digest() == clf.digest()
+    goes_on(clf, tmp_path / "model", 12, 1)
 
 
 def test_announced_labels_have_their_columns_and_no_probability() -> None:
