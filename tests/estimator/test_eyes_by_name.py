@@ -34,7 +34,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("method", ["earl", "slda"])
+@pytest.mark.parametrize("method", ["earl", pytest.param("slda", marks=pytest.mark.slow)])
 def test_a_taught_photograph_counts_at_the_next_question(method: str, photos: Path) -> None:
     pytest.importorskip(weights.PACKAGE)
     clf = EARLClassifier(backbone="efficientnet-lite0", method=method, device="cpu", threads=1)

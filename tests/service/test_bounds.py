@@ -10,6 +10,8 @@ import pytest
 from earl.cli.app import app
 from earl.cli.end import outcome
 from earl.errors import TooLarge
+from earl.estimator.parameters import Parameters
+from earl.estimator.rehearsal import Needs, needs_of
 from earl.nn.room import room
 from earl.service.begun import begun_with
 from earl.service.bounds import Bounds, Item, bounds_of, disk_short
@@ -29,6 +31,11 @@ BOUNDED = TINY | {"max_classes": 5}
 @pytest.fixture(scope="module")
 def bounds() -> Bounds:
     return bounds_of(begun_with(BOUNDED), Limits())
+
+
+@pytest.fixture(scope="module")
+def needs() -> Needs:
+    return needs_of(Parameters(**begun_with(BOUNDED)), 5)
 
 
 def of(bounds: Bounds, name: str) -> int:
@@ -55,8 +62,14 @@ def test_sums_are_of_all_items_and_fit_the_machine(bounds: Bounds) -> None:
     ],
 )
 def test_a_limit_that_is_raised_raises_its_item(
-    changed: dict[str, int], name: str, bounds: Bounds
+    changed: dict[str, int],
+    name: str,
+    bounds: Bounds,
+    needs: Needs,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("earl.service.bounds.needs_of", lambda *_: needs)  # no limit changes them
+    monkeypatch.setattr("earl.service.bounds.give_back", lambda: None)
     raised = bounds_of(begun_with(BOUNDED), replace(Limits(), **changed))
     assert of(raised, name) > of(bounds, name)
 
