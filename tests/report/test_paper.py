@@ -1,7 +1,8 @@
 """The paper's numbers: the same as in the paper, and found for the right runs."""
 
-import hashlib
+import csv
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,10 @@ from earl.experiments.experiment import Experiment
 from earl.report import paper as module
 from earl.report.paper import ROWS, check_table, figures, reported
 
-# The SHA-256 of the transcript of its tables: an edit of paper.csv is noticed.
-TRANSCRIPT = "e790a25dbe28c9951655fa086aa9fb0bcb4aff00c6c125067e2f12cd23a8b337"
-NUMBERS = files("earl.report").joinpath("paper.csv")
+# The transcript of its tables lies apart from the package: an edit of paper.csv is noticed.
+TRANSCRIPT = Path(__file__).with_name("paper_tables.csv")
+
+
 CLEAR = {"method": "er", "table": "clear", "dataset": "clear-10", "stream": "clear"}
 
 
@@ -30,13 +32,21 @@ def ask(table="main", metric="A_AUC", **given):
     return found and (found[0].mean, found[0].std)
 
 
+def lines(text):
+    return {tuple(line[:5]): line[5:] for line in csv.reader(text.splitlines())}
+
+
 def test_every_number_is_the_papers():
-    text = NUMBERS.read_text(encoding="utf-8")
-    assert hashlib.sha256(text.encode()).hexdigest() == TRANSCRIPT
+    ours = lines(files("earl.report").joinpath("paper.csv").read_text(encoding="utf-8"))
+    theirs = lines(TRANSCRIPT.read_text(encoding="utf-8"))
+    assert ours.keys() == theirs.keys()
+    for key, values in ours.items():
+        assert values == theirs[key], key
 
 
 def test_no_number_stands_twice_and_shares_are_percent():
-    assert len(figures()) == len(NUMBERS.read_text(encoding="utf-8").splitlines()) - 1
+    text = files("earl.report").joinpath("paper.csv").read_text(encoding="utf-8")
+    assert len(figures()) == len(text.splitlines()) - 1
     for key, number in figures().items():
         assert 0 < number.mean < 100, key
         assert number.std is None or 0 <= number.std < 25, key
