@@ -2,6 +2,7 @@
 
 import copy
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,12 @@ from numpy.typing import NDArray
 from earl import EARLClassifier
 from earl.crashtest.small import NETWORK, TRAINING, of_images, of_vectors  # noqa: F401
 from earl.data.sets import shapes
+from earl.estimator.parameters import must_be_told
+from earl.experiments.catalogue import METHODS
+from kin import every_method
 
+TOLD = [name for name in METHODS.names() if must_be_told(name)]
+FREE = every_method(but=TOLD)  # that know no tasks; for `parametrize`
 DATA = shapes.load()
 ORDER = torch.randperm(len(DATA.train), generator=torch.Generator().manual_seed(0))
 TRAIN: NDArray[np.uint8] = DATA.train.images[ORDER].permute(0, 2, 3, 1).numpy()  # (N, H, W, C)
@@ -39,6 +45,17 @@ def learned(n: int, **given: Any) -> EARLClassifier:
     clf = of_images(**given)
     clf.learn_many(TRAIN[:n], LABELS[:n], keys=range(n))
     return clf
+
+
+def goes_on(clf: EARLClassifier, path: Path, n: int, more: int, **given: Any) -> EARLClassifier:
+    """Save a model that has learned n images; return it loaded, after both have learned more."""
+    clf.save(path)
+    again = EARLClassifier.load(path, **given)
+    assert again.digest() == clf.digest()
+    for each in (clf, again):
+        each.learn_many(TRAIN[n : n + more], LABELS[n : n + more])
+    assert again.digest() == clf.digest()
+    return again
 
 
 learned_once = cache(learned)  # by many tests

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import numpy as np
 from fastapi import APIRouter
 from PIL import Image
@@ -21,10 +22,10 @@ from earl.service.http.server import Server, bound
 from earl.service.images import decoded
 from earl.service.journal import Journal
 from earl.service.limits import Limits
-from earl.service.operations import apply
+from earl.service.operations import Wish, apply
 from earl.service.service import Service
 from earl.service.session import Session
-from earl.service.tokens import Tokens
+from earl.service.tokens import SCOPES, Tokens
 
 SETTINGS = {"depth": 4, "width": 16, "d": 15, "hidden": 16, "batch_size": 8}
 TINY: dict[str, Any] = {"image_size": 16, "memory_size": 20, "settings": SETTINGS}
@@ -45,6 +46,31 @@ def settle(session: Session, seconds: float = 60.0) -> None:
     while session.published.seq < session.acknowledged:
         assert time.monotonic() < end, session.reasons()
         time.sleep(0.01)
+
+
+@contextmanager
+def started(
+    folder: Path, given: dict[str, Any] | None = None, limits: Limits | None = None
+) -> Iterator[Session]:
+    """Start a session, and stop it in the end."""
+    session = Session(folder, given, limits)
+    session.start()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def lessons(samples: Iterable[tuple[bytes, str]]) -> list[Wish]:
+    """Return images with labels as wishes."""
+    return [Wish(kind="learn", image=image, label=label) for image, label in samples]
+
+
+def learn(session: Session, *wishes: Wish) -> list[int]:
+    """Have wishes learned together; return the ids of their samples when all of them are."""
+    receipts = session.learn(wishes).result()
+    settle(session)
+    return [receipt.id for receipt in receipts]
 
 
 def replayed(journal: Journal) -> EARLClassifier:
@@ -88,6 +114,23 @@ def running(service: Service, more: Sequence[APIRouter] = ()) -> Iterator[str]:
             server.end()
             thread.join()
             service.end()
+
+
+def admin(service: Service) -> dict[str, str]:
+    """Return the header of a client that may do everything."""
+    assert service.tokens is not None
+    return bearer(service.tokens.add("first", SCOPES))
+
+
+@contextmanager
+def connected(service: Service, more: Sequence[APIRouter] = ()) -> Iterator[httpx2.Client]:
+    """Serve, and yield a client that may do everything."""
+    headers = admin(service)
+    with (
+        running(service, more) as url,
+        httpx2.Client(base_url=url, headers=headers, timeout=30) as client,
+    ):
+        yield client
 
 
 def bearer(secret: str) -> dict[str, str]:

@@ -59,7 +59,7 @@ SLOW = {  # they start new processes, the clock decides, or a faster one is like
 LATER = {*SLOW} - {"snapshot-cost"} | {"kills-run", "honest-health", "slow-clients"}
 SABOTAGED = SMALL | SLOW | {"kills-model": 12, "kills-run": 12, "corruption-model": 20}
 SABOTAGED |= {"corruption-run": 20, "points-model": 8, "points-run": 16, "versions": 40}
-SABOTAGED |= {"io-errors": 2, "clock": 4}
+SABOTAGED |= {"io-errors": 2, "clock": 4, "locks": 1}
 SABOTAGED |= {"crash-loop-model": 300, "crash-loop-run": 300, "snapshot-cost": 20, "hostile": 60}
 
 

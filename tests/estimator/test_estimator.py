@@ -12,25 +12,28 @@ import pytest
 import torch
 from torch import nn
 
+from children import Children
 from earl import EARLClassifier
 from earl.errors import ClassCapacityError, EarlError, InvalidInput, InvalidSetting, NotFitted
-from earl.experiments.catalogue import METHODS
+from earl.estimator.parameters import IMAGES_ONLY
 from estimators import (
+    FREE,
     LABELS,
     NETWORK,
     TEST,
     TEST_LABELS,
+    TOLD,
     TRAIN,
     TRAINING,
     blobs,
+    goes_on,
     of_images,
     of_vectors,
     taught,
 )
+from kin import every_method
 
-FREE = [entry.name for entry in METHODS if not entry.facts.boundaries]
-TOLD = [entry.name for entry in METHODS if entry.facts.boundaries]
-OF_VECTORS = [name for name in FREE if name not in ("scr", "oddl", "remind", "nc-fscil")]
+OF_VECTORS = every_method(but=(*TOLD, *IMAGES_ONLY))
 
 
 class Pooled(nn.Module):
@@ -64,12 +67,7 @@ def test_every_method_that_knows_no_tasks_learns_and_goes_on_after_saving(
 ) -> None:
     clf = of_images(method)
     clf.learn_many(TRAIN[:23], LABELS[:23])  # the memory is full, base phases have ended
-    clf.save(tmp_path / "model")
-    again = EARLClassifier.load(tmp_path / "model")
-    assert again.digest() == clf.digest()
-    for each in (clf, again):
-        each.learn_many(TRAIN[23:30], LABELS[23:30])
-    assert again.digest() == clf.digest()
+    goes_on(clf, tmp_path / "model", 23, 7)
     assert set(clf.predict(TEST)) <= set(LABELS)
 
 
@@ -178,11 +176,7 @@ def test_there_is_no_class_too_many_where_the_frame_grows(tmp_path: Path) -> Non
         clf.learn_one(TRAIN[place], place)
     assert clf.classes_.tolist() == list(range(12))
     assert np.isfinite(clf.predict_proba(TEST[:5])).all()
-    clf.save(tmp_path / "model")
-    again = EARLClassifier.load(tmp_path / "model")
-    for of in (clf, again):
-        of.learn_one(TRAIN[12], "one more")
-    assert again.digest() == clf.digest()
+    goes_on(clf, tmp_path / "model", 12, 1)
 
 
 def test_announced_labels_have_their_columns_and_no_probability() -> None:
@@ -255,13 +249,17 @@ def test_a_copy_by_pickle_goes_on_by_itself() -> None:
 def test_importing_earl_imports_neither_torch_nor_river() -> None:
     script = (
         "import sys, earl; from earl import EarlError\n"
-        "print(sorted({'torch', 'river', 'sklearn'} & set(sys.modules)))\n"
-        "from earl import EARLClassifier; print('sklearn' in sys.modules)"
+        "print(sorted({'torch', 'river', 'sklearn'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split("\n")[:2] == ["[]", "False"]
+    assert done.stdout == "[]\n"
+
+
+def test_the_estimator_needs_no_scikit_learn(children: Children, tmp_path: Path) -> None:
+    script = "import sys; from earl import EARLClassifier; print('sklearn' in sys.modules)"
+    assert children.run("-c", script, cwd=tmp_path).stdout == "False\n"
 
 
 def test_images_are_not_corrected_unless_asked_for_and_vectors_are() -> None:

@@ -17,7 +17,7 @@ from earl.methods.earl import EARL
 from earl.nn import ResNet, View, build
 from earl.nn.backbones import Backbone
 from earl.randomness import Randomness
-from estimators import LABELS, TEST, TRAIN
+from estimators import LABELS, TEST, TRAIN, goes_on
 
 NAME = "efficientnet-lite0"
 SIZE = 16  # features
@@ -85,11 +85,7 @@ def network(clf: EARLClassifier) -> Counted:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_saved_model_goes_on_and_holds_no_weights_of_the_eye(method: str, tmp_path: Path) -> None:
     clf = taught(30, method)
-    clf.save(tmp_path / "model")
-    again = EARLClassifier.load(tmp_path / "model")
-    for each in (clf, again):
-        each.learn_many(TRAIN[30:36], LABELS[30:36])
-    assert again.digest() == clf.digest()
+    again = goes_on(clf, tmp_path / "model", 30, 6)
     assert again.predict(TEST).tolist() == clf.predict(TEST).tolist()
     state = clf._model.state_dict()["reader"]  # type: ignore[union-attr]
     assert list(state["backbone"]) == ["sha256"]
@@ -230,11 +226,7 @@ def test_the_last_stage_learns_behind_a_frozen_front(tmp_path: Path) -> None:
     pairs = zip(last.parameters(), first.parameters(), strict=True)
     assert not any(torch.equal(now, then) for now, then in pairs)
     assert learner.means is None
-    clf.save(tmp_path / "model")
-    again = EARLClassifier.load(tmp_path / "model")
-    for each in (clf, again):
-        each.learn_many(TRAIN[20:25], LABELS[20:25])
-    assert again.digest() == clf.digest()
+    goes_on(clf, tmp_path / "model", 20, 5)
     shared = eye.shared_backbone(NAME, "cpu").network
     weights = zip(shared.parameters(), before.parameters(), strict=True)
     assert all(torch.equal(now, then) for now, then in weights)

@@ -19,21 +19,22 @@ PHOTOGRAPHS = {"cat": "chelsea.png", "coffee": "coffee.png", "rocket": "rocket.j
 ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
 
 
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three photographs, each in four parts that overlap: a folder for each."""
+    folder = tmp_path_factory.mktemp("photographs") / "photos"
     data = Path(pytest.importorskip("skimage").__file__).parent / "data"
     for label, name in PHOTOGRAPHS.items():
         with Image.open(data / name) as picture:
             w, h = picture.size
             for i, (x, y) in enumerate([(0, 0), (w // 4, 0), (0, h // 4), (w // 4, h // 4)]):
                 part = picture.crop((x, y, x + 3 * w // 4, y + 3 * h // 4)).convert("RGB")
-                (tmp_path / "photos" / label).mkdir(parents=True, exist_ok=True)
-                part.save(tmp_path / "photos" / label / f"{i}.png")
-    return tmp_path / "photos"
+                (folder / label).mkdir(parents=True, exist_ok=True)
+                part.save(folder / label / f"{i}.png")
+    return folder
 
 
-@pytest.mark.parametrize("method", ["earl", "slda"])
+@pytest.mark.parametrize("method", ["earl", pytest.param("slda", marks=pytest.mark.slow)])
 def test_a_taught_photograph_counts_at_the_next_question(method: str, photos: Path) -> None:
     pytest.importorskip(weights.PACKAGE)
     clf = EARLClassifier(backbone="efficientnet-lite0", method=method, device="cpu", threads=1)

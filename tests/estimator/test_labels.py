@@ -85,8 +85,8 @@ def test_a_label_that_only_code_could_restore_is_learned_and_not_saved(tmp_path:
 @given(st.lists(LABEL, min_size=4, max_size=4, unique=True))
 def test_renamed_labels_give_renamed_answers_and_nothing_else(names: list[Any]) -> None:
     rename = dict(zip(sorted(set(LABELS)), names, strict=True))
-    plain, renamed = taught(24), of_images()
-    renamed.learn_many(TRAIN[:24], [rename[label] for label in LABELS[:24]], keys=range(24))
+    plain, renamed = taught(12), of_images()
+    renamed.learn_many(TRAIN[:12], [rename[label] for label in LABELS[:12]], keys=range(12))
     states = [clf._model.state_dict() for clf in (plain, renamed)]  # type: ignore[union-attr]
     for state in states:
         del state["labels"]

@@ -6,12 +6,8 @@ import pytest
 
 from earl import EARLClassifier
 from earl.errors import ClassCapacityError, InvalidSetting
-from earl.estimator.parameters import must_be_told
-from earl.experiments.catalogue import METHODS
 from earl.storage.snapshot import read_newest, write_snapshot
-from estimators import LABELS, TEST, TRAIN, blobs, of_images, of_vectors, taught
-
-FREE = [name for name in METHODS.names() if not must_be_told(name)]
+from estimators import FREE, LABELS, TEST, TRAIN, blobs, of_images, of_vectors, taught
 
 
 @pytest.mark.parametrize("method", FREE)

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earl.cli.app import main
 from earl.cli.progress import Stopped, follow
-from earl.errors import EarlError
+from earl.errors import DirectoryInUse, EarlError
 from earl.evaluation.metrics import a_auc
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.records import find_runs
 from earl.report.export.tables import export_csv, export_parquet, write_csv
 from earl.report.export.tensorboard import TensorBoardLog, export_tensorboard, mirror
+from earl.storage.files import lock_directory
 from run_folders import write_run
 
 
@@ -225,9 +225,6 @@ def test_a_signal_saves_the_run_under_a_board(few_runs, tmp_path, events):
 
 
 def test_a_run_in_use_leaves_the_board_of_its_user_alone(stopped, tmp_path):
-    from earl.errors import DirectoryInUse
-    from earl.storage.files import lock_directory
-
     run, _ = stopped
     before = [path.name for path in (tmp_path / "board").iterdir()]
     with lock_directory(run.path), pytest.raises(DirectoryInUse):
@@ -238,27 +235,23 @@ def test_a_run_in_use_leaves_the_board_of_its_user_alone(stopped, tmp_path):
 # ---- the command
 
 
-def test_the_command_writes_what_was_chosen(few_runs, tmp_path, monkeypatch, capsys, events):
+def test_the_command_writes_what_was_chosen(few_runs, tmp_path, monkeypatch, earl, events):
     monkeypatch.chdir(tmp_path)
-    words = ["earl", "export", "tensorboard", str(few_runs), "-o", "logs", "--where", "method=er"]
-    monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert not end.value.code
-    *folders, last = capsys.readouterr().out.splitlines()
+    words = ("export", "tensorboard", few_runs, "-o", "logs", "--where", "method=er")
+    code, out, _ = earl(*words)
+    assert code == 0
+    *folders, last = out.splitlines()
     assert len(folders) == 2 and last == "Next: tensorboard --logdir logs"
     assert all(events(tmp_path / folder)["accuracy"] for folder in folders)
 
 
-def test_a_run_can_be_watched_from_the_command_line(tmp_path, monkeypatch, capsys, events):
+def test_a_run_can_be_watched_from_the_command_line(tmp_path, monkeypatch, earl, events):
     monkeypatch.chdir(tmp_path)
     words = ["run", "--method", "er", "--dataset", "shapes", "--threads", "1"]
     words += ["--per-class", "5", "--set", "every=10"]
     for option in (["--tensorboard"], ["--tensorboard-dir", "logs"]):
-        monkeypatch.setattr(sys, "argv", ["earl", *words, *option])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code, capsys.readouterr().err
+        code, _, said = earl(*words, *option)
+        assert code == 0, said
     path = "shapes,per_class=5/gaussian/er,every=10/seed-1"
     (run,) = find_runs([tmp_path / "runs"])
     assert events(tmp_path / "runs" / path) == events(tmp_path / "logs" / path)

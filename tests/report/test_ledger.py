@@ -19,6 +19,9 @@ def line(folder: Path, *key: str) -> Line:
 
 
 MAIN = ("main", "CIFAR-10", "gaussian", "ER", "A_AUC")
+GAUSSIAN = {"dataset": "cifar10", "stream": "gaussian"}
+DISJOINT = {"dataset": "cifar10", "stream": "disjoint"}
+MATCHED = {**GAUSSIAN, "match": "flops", "to": "er"}
 
 
 def test_every_number_of_the_paper_has_a_line_and_a_command() -> None:
@@ -46,7 +49,7 @@ def test_what_the_text_tells_of_costs_has_a_command_that_prints_it() -> None:
 
 def test_runs_are_averaged_over_seeds_and_held_against_the_paper(tmp_path: Path) -> None:
     for seed, accuracy in ((1, 0.5), (2, 0.6), (3, 0.7)):
-        write_run(tmp_path, "er", seed, [accuracy], dataset="cifar10", stream="gaussian")
+        write_run(tmp_path, "er", seed, [accuracy], **GAUSSIAN)
     found = line(tmp_path, *MAIN)
     assert found.state == "run" and found.spread is not None
     assert found.spread.mean == pytest.approx(60) and found.spread.n == 3
@@ -58,11 +61,10 @@ def test_runs_are_averaged_over_seeds_and_held_against_the_paper(tmp_path: Path)
 
 
 def test_a_smaller_run_is_called_reduced_and_gives_way_to_a_full_one(tmp_path: Path) -> None:
-    about = {"dataset": "cifar10", "stream": "gaussian"}
-    write_run(tmp_path, "er", 1, [0.3], settings={"width": 16}, **about)
+    write_run(tmp_path, "er", 1, [0.3], settings={"width": 16}, **GAUSSIAN)
     small = line(tmp_path, *MAIN)
     assert small.state == "reduced" and small.spread.mean == pytest.approx(30)
-    write_run(tmp_path, "er", 1, [0.5], **about)
+    write_run(tmp_path, "er", 1, [0.5], **GAUSSIAN)
     full = line(tmp_path, *MAIN)
     assert full.state == "run" and full.spread.mean == pytest.approx(50)
 
@@ -70,14 +72,13 @@ def test_a_smaller_run_is_called_reduced_and_gives_way_to_a_full_one(tmp_path: P
 def test_how_often_a_run_is_examined_counts_where_a_metric_depends_on_it(tmp_path: Path) -> None:
     """A_AUC is a mean over evaluations: one at the end of the stream is not the paper's."""
     settings = {"every": 50_000}
-    write_run(tmp_path, "er", 1, [0.5], dataset="cifar10", stream="gaussian", settings=settings)
-    write_run(tmp_path, "earl", 1, [0.5], dataset="cifar10", stream="gaussian", settings=settings)
+    for method in ("er", "earl"):
+        write_run(tmp_path, method, 1, [0.5], settings=settings, **GAUSSIAN)
     assert line(tmp_path, *MAIN).state == "reduced"
     assert line(tmp_path, *MAIN[:4], "A_last").state == "run"
     fixed = ("etf_forgetting", "CIFAR-10", "unstated", "fixed ETF classifier", "forgetting")
     assert line(tmp_path, *fixed).state == "reduced"
-    about = {"dataset": "cifar10", "stream": "gaussian", "match": "flops", "to": "er"}
-    write_run(tmp_path, "er", 1, [0.5], settings=settings, **about)
+    write_run(tmp_path, "er", 1, [0.5], settings=settings, **MATCHED)
     matched = ("main_const", *MAIN[1:4])
     assert [line(tmp_path, *matched, metric).state for metric in ("A_AUC", "AOA")] == [
         "reduced",
@@ -98,27 +99,24 @@ def test_on_clear_the_paper_asked_about_all_time_buckets(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("d", "state"), [(4096, "run"), (1024, "reduced")])
 def test_the_papers_d_is_that_of_the_paper(d: int, state: str, tmp_path: Path) -> None:
-    about = {"dataset": "cifar10", "stream": "gaussian"}
-    write_run(tmp_path, "earl", 1, [0.5], settings={"d": d}, **about)
+    write_run(tmp_path, "earl", 1, [0.5], settings={"d": d}, **GAUSSIAN)
     assert line(tmp_path, *MAIN[:3], "EARL", "A_AUC").state == state
 
 
 def test_matched_runs_belong_to_the_tables_of_equal_flops(tmp_path: Path) -> None:
-    about = {"dataset": "cifar10", "stream": "gaussian", "match": "flops", "to": "er"}
-    write_run(tmp_path, "er", 1, [0.4], **about)
+    write_run(tmp_path, "er", 1, [0.4], **MATCHED)
     assert line(tmp_path, *MAIN).state == "not run"
     assert line(tmp_path, "main_const", *MAIN[1:]).state == "run"
 
 
 def test_a_run_that_has_not_ended_says_nothing(tmp_path: Path) -> None:
-    write_run(tmp_path, "er", 1, [0.4], dataset="cifar10", stream="gaussian", finished=False)
+    write_run(tmp_path, "er", 1, [0.4], **GAUSSIAN, finished=False)
     assert line(tmp_path, *MAIN).state == "not run"
 
 
 def test_variants_find_their_rows(tmp_path: Path) -> None:
-    about = {"dataset": "cifar10", "stream": "gaussian"}
-    write_run(tmp_path, "earl-learnable", 1, [0.4], **about)
-    write_run(tmp_path, "earl", 1, [0.6], settings={"negative": "noise"}, **about)
+    write_run(tmp_path, "earl-learnable", 1, [0.4], **GAUSSIAN)
+    write_run(tmp_path, "earl", 1, [0.6], settings={"negative": "noise"}, **GAUSSIAN)
     forgetting = ("etf_forgetting", "CIFAR-10", "unstated", "learnable classifier", "forgetting")
     assert line(tmp_path, *forgetting).state == "run"
     noise = ("transform_comp", "CIFAR-10", "gaussian", "EARL with gaussian noise", "A_AUC")
@@ -136,11 +134,10 @@ def test_variants_find_their_rows(tmp_path: Path) -> None:
 def test_another_reading_of_a_method_never_stands_in_for_the_papers(
     tmp_path: Path, row: str, method: str, other: dict[str, str]
 ) -> None:
-    about = {"dataset": "cifar10", "stream": "disjoint"}
     key = ("main", "CIFAR-10", "disjoint", row, "A_AUC")
-    write_run(tmp_path, method, 1, [0.4], settings=other, **about)
+    write_run(tmp_path, method, 1, [0.4], settings=other, **DISJOINT)
     assert line(tmp_path, *key).state == "not run"
-    write_run(tmp_path, method, 1, [0.6], **about)
+    write_run(tmp_path, method, 1, [0.6], **DISJOINT)
     found = line(tmp_path, *key)
     assert found.state == "run" and found.spread is not None
     assert found.spread.mean == pytest.approx(60)
@@ -152,7 +149,7 @@ def test_of_two_reduced_runs_the_one_with_fewer_changes_counts(
 ) -> None:
     for folder, settings, accuracy in (("a", {}, 0.4), ("b", more, 0.6), ("c", more, 0.7)):
         given = {"width": 8 if folder < "c" else 16, **settings}
-        about = {"dataset": "cifar10", "stream": "disjoint", "settings": given}
+        about = {**DISJOINT, "settings": given}
         write_run(tmp_path / folder, "earl", 1, [accuracy], **about)
     found = line(tmp_path, "main", "CIFAR-10", "disjoint", "EARL", "A_AUC")
     assert found.state == "reduced" and found.reduced == {1: pytest.approx(40)}

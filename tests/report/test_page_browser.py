@@ -1,6 +1,7 @@
 """The page about runs in headless Chromium: curves are drawn, tables sort, nothing is fetched."""
 
 import re
+from contextlib import contextmanager
 
 import pytest
 
@@ -30,9 +31,9 @@ def report(tmp_path_factory):
     return folder / "report.html"
 
 
-@pytest.fixture
-def visit(browser):
-    """Return a function that opens a page; afterwards it must have complained of nothing."""
+@contextmanager
+def visiting(browser):
+    """Give a function that opens a page; afterwards it must have complained of nothing."""
     pages, wrong, requests = [], [], []
 
     def open_page(path, **given):
@@ -54,6 +55,19 @@ def visit(browser):
     assert all(url.startswith("blob:null/") for url in requests)  # what the page has made itself
 
 
+@pytest.fixture
+def visit(browser):
+    with visiting(browser) as visit:
+        yield visit
+
+
+@pytest.fixture(scope="module")
+def drawn(browser, report):
+    """The page of the report for tests that leave its lines as they were."""
+    with visiting(browser) as visit:
+        yield visit(report)
+
+
 def column(page, number):
     """Return the first table's texts below a heading."""
     return page.locator("table.results").first.locator(f"tbody tr > :nth-child({number})")
@@ -71,10 +85,9 @@ def order(page, name):
     return heading(page, name).locator("..").get_attribute("aria-sort")
 
 
-def test_one_line_is_drawn_for_each_method_and_nothing_is_fetched(visit, report):
-    page = visit(report)
+def test_one_line_is_drawn_for_each_method_and_nothing_is_fetched(drawn):
     for chart, count in {"accuracy-1": 3, "online-1": 3, "accuracy-2": 2, "online-2": 2}.items():
-        lines = page.locator(f"#{chart} {LINES}")
+        lines = drawn.locator(f"#{chart} {LINES}")
         assert lines.count() == count
         assert all(line.bounding_box()["width"] > 200 for line in lines.all())
 
@@ -110,8 +123,8 @@ def test_a_heading_sorts_and_sorts_back(visit, report):
     assert (order(page, "A_AUC"), order(page, "method")) == (None, "ascending")
 
 
-def test_a_keyboard_can_sort_and_hide(visit, report):
-    page = visit(report)
+def test_a_keyboard_can_sort_and_hide(drawn):
+    page = drawn
     heading(page, "A_last").focus()
     page.keyboard.press("Enter")
     assert order(page, "A_last") == "descending"

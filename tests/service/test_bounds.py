@@ -5,12 +5,13 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from earl.cli.app import app
 from earl.cli.end import outcome
 from earl.errors import TooLarge
+from earl.estimator.parameters import Parameters
+from earl.estimator.rehearsal import Needs, needs_of
 from earl.nn.room import room
 from earl.service.begun import begun_with
 from earl.service.bounds import Bounds, Item, bounds_of, disk_short
@@ -18,16 +19,23 @@ from earl.service.images import ImageLimits
 from earl.service.limits import Limits
 from earl.service.replica import Replica
 from earl.service.session import Session
-from earl.service.tokens import SCOPES
-from serving import SETTINGS, TINY, bearer, png, running, service_of, settle
+from serving import SETTINGS, TINY, connected, png, service_of, settle, started
 
 SMALL = ["serve", "--image-size", "16", "--memory-size", "20", "--max-classes", "5"]
 SMALL += [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
 
 
+BOUNDED = TINY | {"max_classes": 5}
+
+
 @pytest.fixture(scope="module")
 def bounds() -> Bounds:
-    return bounds_of(begun_with(TINY | {"max_classes": 5}), Limits())
+    return bounds_of(begun_with(BOUNDED), Limits())
+
+
+@pytest.fixture(scope="module")
+def needs() -> Needs:
+    return needs_of(Parameters(**begun_with(BOUNDED)), 5)
 
 
 def of(bounds: Bounds, name: str) -> int:
@@ -54,9 +62,15 @@ def test_sums_are_of_all_items_and_fit_the_machine(bounds: Bounds) -> None:
     ],
 )
 def test_a_limit_that_is_raised_raises_its_item(
-    changed: dict[str, int], name: str, bounds: Bounds
+    changed: dict[str, int],
+    name: str,
+    bounds: Bounds,
+    needs: Needs,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    raised = bounds_of(begun_with(TINY | {"max_classes": 5}), replace(Limits(), **changed))
+    monkeypatch.setattr("earl.service.bounds.needs_of", lambda *_: needs)  # no limit changes them
+    monkeypatch.setattr("earl.service.bounds.give_back", lambda: None)
+    raised = bounds_of(begun_with(BOUNDED), replace(Limits(), **changed))
     assert of(raised, name) > of(bounds, name)
 
 
@@ -95,9 +109,8 @@ def test_a_service_that_needs_too_much_is_not_begun(folder: Path) -> None:
 
 
 def test_a_replica_that_needs_too_much_does_not_start(folder: Path) -> None:
-    session = Session(folder, TINY, Limits(snapshot_seconds=0.0))
-    session.start()
-    session.stop()
+    with started(folder, TINY, Limits(snapshot_seconds=0.0)):
+        pass
     with pytest.raises(TooLarge):
         Replica(folder, Limits(memory=10**6))
     found = Replica(folder, Limits(memory=10**11)).bounds
@@ -140,32 +153,26 @@ def test_a_disk_that_is_too_small_is_told(tmp_path: Path, bounds: Bounds) -> Non
 
 def test_images_that_are_being_sent_count_until_they_are_read(folder: Path) -> None:
     service = service_of(folder, Limits(in_flight=40_000))
-    assert service.tokens is not None
     image = png(0, 100)
     assert 20_000 < len(image) < 40_000
-    with running(service) as url:
-        sent = httpx2.Client(base_url=url, headers=bearer(service.tokens.add("first", SCOPES)))
-        with sent:
-            made = sent.post("/learn", files={"image": image}, data={"label": "a"})
-            assert made.status_code == 202
-            assert sent.get("/samples/1/image").content == image
-            service.in_flight.add(41_000)  # as if clients did not read their answers
-            for path in ("/samples/1/image", "/classes", "/status"):
-                refused = sent.get(path)
-                assert (refused.status_code, refused.json()["error"]) == (429, "busy")
-                assert refused.headers["Retry-After"] == "1"
-            assert sent.get("/healthz").status_code == 200
-            service.in_flight.add(-41_000)
-            assert sent.get("/samples/1/image").content == image
+    with connected(service) as sent:
+        made = sent.post("/learn", files={"image": image}, data={"label": "a"})
+        assert made.status_code == 202
+        assert sent.get("/samples/1/image").content == image
+        service.in_flight.add(41_000)  # as if clients did not read their answers
+        for path in ("/samples/1/image", "/classes", "/status"):
+            refused = sent.get(path)
+            assert (refused.status_code, refused.json()["error"]) == (429, "busy")
+            assert refused.headers["Retry-After"] == "1"
+        assert sent.get("/healthz").status_code == 200
+        service.in_flight.add(-41_000)
+        assert sent.get("/samples/1/image").content == image
     assert service.in_flight.bytes == 0
 
 
 def test_a_question_that_waits_holds_no_model(folder: Path) -> None:
-    service = service_of(folder)
-    assert service.tokens is not None
-    headers = bearer(service.tokens.add("first", SCOPES))
-    free = threading.Event()
-    with running(service) as url, httpx2.Client(base_url=url, headers=headers, timeout=30) as sent:
+    service, free = service_of(folder), threading.Event()
+    with connected(service) as sent:
         teach = {"files": {"image": png(0)}}
         seq = sent.post("/learn", data={"label": "a"}, **teach).json()["seq"]
         settle(service.session)
@@ -174,8 +181,7 @@ def test_a_question_that_waits_holds_no_model(folder: Path) -> None:
         found: list[int] = []
 
         def ask() -> None:
-            answer = httpx2.post(url + "/predict", headers=headers, timeout=30, **teach)
-            found.append(answer.json()["model_seq"])
+            found.append(sent.post("/predict", **teach).json()["model_seq"])
 
         asking = threading.Thread(target=ask)
         asking.start()

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from earl.service.tokens import SCOPES, Tokens
-from serving import TINY, bearer, png, settle
+from serving import TINY, bearer, learn, lessons, png, started
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -20,15 +20,9 @@ def test_two_replicas_on_ray_answer_as_the_snapshot_does(
     from ray import serve
 
     from earl.service.cluster import deployment
-    from earl.service.operations import Wish
-    from earl.service.session import Session
 
-    session = Session(tmp_path, TINY)
-    session.start()
-    wishes = [Wish(kind="learn", image=png(i), label="ab"[i % 2]) for i in range(4)]
-    session.learn(wishes).result()
-    settle(session)
-    session.stop()
+    with started(tmp_path, TINY) as session:
+        learn(session, *lessons((png(i), "ab"[i % 2]) for i in range(4)))
     secret = Tokens(tmp_path).add("first", SCOPES)
     ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
     try:

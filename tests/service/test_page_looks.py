@@ -1,12 +1,13 @@
-"""The page of the service: its token, its looks, its words, and what it says when all is lost."""
+"""The page of the service: its token, what images it takes, its looks, its words."""
 
+import base64
 import re
 
 import numpy as np
 import pytest
 
 from earl.service.tokens import Tokens
-from served import serving
+from served import picture, serving
 from served_page import expect, pictures, show, taught, teach
 
 LONG = "a label without any end " * 5
@@ -22,6 +23,47 @@ def service(children, folder):
     """A service that every test here may teach something."""
     with serving(children, folder) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def page(browser, service):
+    """The page for tests that ask its scripts, and change nothing."""
+    page = browser.new_page()
+    page.goto(service.url)
+    yield page
+    page.close()
+
+
+GIVE = """([kind, data]) => {
+    const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+    const files = new DataTransfer();
+    files.items.add(new File([bytes], "given.png", { type: "image/png" }));
+    const kinds = { drop: [DragEvent, "dataTransfer"], paste: [ClipboardEvent, "clipboardData"] };
+    const [Kind, name] = kinds[kind];
+    document.body.dispatchEvent(new Kind(kind, { [name]: files, bubbles: true, cancelable: true }));
+}"""
+
+
+def test_images_are_dropped_pasted_and_taken_with_the_camera_and_what_is_none_is_named(
+    service, visit
+):
+    page = visit(service.page)
+    expect(page.locator("#choose")).to_be_visible()
+    data = base64.b64encode(picture("sky")).decode()
+    for kind, count in (("drop", 1), ("paste", 2)):
+        page.evaluate(GIVE, [kind, data])
+        expect(page.locator("#tray .option")).to_have_count(count)
+    page.get_by_role("button", name="Use the camera").click()
+    page.get_by_role("button", name="Take a picture").click()
+    expect(page.locator("#tray .option")).to_have_count(3)
+    page.get_by_role("button", name="Turn the camera off").click()
+    expect(page.locator("#video")).to_be_hidden()
+    teach(page, "colours")
+    taught(page, 1)
+    text = {"name": "notes.png", "mimeType": "image/png", "buffer": b"no image"}
+    page.set_input_files("#files", [text, *pictures("sky", 2)])
+    expect(page.locator("#intake-error")).to_contain_text("notes.png")
+    expect(page.locator("#tray .option")).to_have_count(5)
 
 
 def test_a_wrong_token_is_refused_in_words_and_the_right_one_lasts_until_signing_out(
@@ -49,9 +91,8 @@ def test_a_token_that_may_only_ask_is_told_so_when_it_teaches(service, folder, v
     taught(page, 0)
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
-def test_the_page_is_never_wider_than_the_screen(scheme, width, service, visit):
-    page = visit(service.page, color_scheme=scheme, viewport={"width": width, "height": 740})
+def test_the_page_is_never_wider_than_the_screen_and_as_dark_as_it_is_asked_to_be(service, visit):
+    page = visit(service.page)
     show(page, pictures("sky", 2) + pictures("wood", 2))
     teach(page, LONG)
     teach(page, "wood")
@@ -60,10 +101,13 @@ def test_the_page_is_never_wider_than_the_screen(scheme, width, service, visit):
     for part in page.locator("summary").all():
         part.click()
     page.locator(".taught li").first.get_by_role("button", name="Wrong!").click()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    brightness = np.mean([int(number) for number in re.findall(r"\d+", background)])
-    assert brightness < 40 if scheme == "dark" else brightness > 220
+    for scheme, width in (("light", 1280), ("dark", 360)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        brightness = np.mean([int(number) for number in re.findall(r"\d+", background)])
+        assert brightness < 40 if scheme == "dark" else brightness > 220
 
 
 CASES = [
@@ -78,17 +122,15 @@ CASES = [
 ]
 
 
-def test_the_words_about_a_class_follow_the_rule(service, visit):
-    page = visit(service.url)
+def test_the_words_about_a_class_follow_the_rule(page):
     module = "import('/page/verdicts.js')"
     for facts, word in CASES:
         call = f"facts => {module}.then(({{ verdict }}) => verdict(facts).word)"
         assert page.evaluate(call, facts) == word, facts
 
 
-def test_the_curve_is_the_mean_of_the_last_32_samples(service, visit):
+def test_the_curve_is_the_mean_of_the_last_32_samples(page):
     """Points may stand for several samples each; the window then begins at a point."""
-    page = visit(service.url)
     smooth = "points => import('/page/curve.js').then((curve) => curve.smooth(points))"
     hits = np.random.default_rng(0).integers(0, 2, 192)
     for width in (1, 4, 64):

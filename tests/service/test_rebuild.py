@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from earl.service.operations import Wish
 from earl.service.rebuild import rebuild, without_source
 from earl.service.session import Session
 from earl.service.swap import finish
-from serving import TINY, png, settle
+from serving import TINY, learn, lessons, png, settle, started
 
 HONEST = [
     Wish(kind="learn", image=png(i), label="ab"[i % 2], source="me", key=f"m{i}") for i in range(8)
@@ -43,12 +44,8 @@ def wishes(poisoned: bool) -> list[Wish]:
 
 def served(folder: Path, poisoned: bool) -> str:
     """Serve the wishes; return the digest of what was learned."""
-    session = Session(folder, TINY)
-    session.start()
-    for wish in wishes(poisoned):
-        session.learn([wish]).result()
-    settle(session)
-    session.stop()
+    with started(folder, TINY) as session:
+        learn(session, *wishes(poisoned))
     return session.learner.clf.digest()
 
 
@@ -97,9 +94,8 @@ def test_a_rebuild_that_is_cut_off_leaves_the_old_state(poisoned: Path, tmp_path
     next(steps)
     steps.close()  # type: ignore[attr-defined]
     assert EARLClassifier.load(state).digest() == before
-    session = Session(state)
-    session.start()
-    session.stop()
+    with started(state) as session:
+        pass
     assert not (state / "rebuilt").exists() and session.learner.clf.digest() == before
 
 
@@ -117,13 +113,9 @@ def test_a_kill_while_the_new_state_moves_in_is_no_loss(
                 raise KeyboardInterrupt
         return real(self, target)
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
         patch.setattr(Path, "rename", killed)
-        try:
-            for _ in rebuild(state, lambda one: one.source == "x"):
-                pass
-        except KeyboardInterrupt:
-            pass
+        list(rebuild(state, lambda one: one.source == "x"))
     finish(state)
     session = Session(state)
     assert session.learner.clf.digest() == clean or session.catching_up
@@ -147,11 +139,8 @@ def test_what_cannot_be_forgotten_is_refused(poisoned: Path, tmp_path: Path) -> 
 
 def test_after_trimming_nothing_is_rebuilt(tmp_path: Path) -> None:
     for wish in HONEST[:4]:  # each session ends with a snapshot, and what is older may go
-        session = Session(tmp_path, TINY, Limits(retention=1))
-        session.start()
-        session.learn([wish]).result()
-        settle(session)
-        session.stop()
+        with started(tmp_path, TINY, Limits(retention=1)) as session:
+            learn(session, wish)
     with pytest.raises(SnapshotError, match="retention"):
         next(rebuild(tmp_path, lambda one: True))
 
@@ -177,11 +166,8 @@ def test_what_was_taught_comes_back_as_a_table(poisoned: Path, tmp_path: Path) -
 
 def test_labels_that_cannot_name_folders_are_kept_in_the_list(tmp_path: Path) -> None:
     labels = ["..", "a/b", "A-b", "CON é", "/"]
-    session = Session(tmp_path / "state", TINY)
-    session.start()
-    found = [Wish(kind="learn", image=png(i), label=label) for i, label in enumerate(labels)]
-    session.learn(found).result()
-    session.stop()
+    with started(tmp_path / "state", TINY) as session:
+        learn(session, *lessons((png(i), label) for i, label in enumerate(labels)))
     journal, out = opened(tmp_path / "state"), tmp_path / "out"
     export_folders(journal, out)
     rows = listed(out)

@@ -10,42 +10,28 @@ from earl.errors import DirectoryInUse, InvalidSetting, SnapshotError
 from earl.service.operations import Wish
 from earl.service.refusals import Refused
 from earl.service.session import Session
-from serving import TINY, png, replayed, settle, taught
+from serving import TINY, learn, lessons, png, replayed, settle, started, taught
 
 SAMPLES = [(png(i), "ab"[i % 2]) for i in range(12)]
 
 
-def learn(session: Session, samples: list[tuple[bytes, str]]) -> list[int]:
-    wishes = [Wish(kind="learn", image=image, label=label) for image, label in samples]
-    return [receipt.id for receipt in session.learn(wishes).result()]
-
-
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    session = Session(tmp_path / "state", TINY)
-    session.start()
-    yield session
-    session.stop()
+    with started(tmp_path / "state", TINY) as session:
+        yield session
 
 
 def test_the_state_is_that_of_a_classifier_that_learned_the_same(session: Session) -> None:
-    assert learn(session, SAMPLES) == list(range(1, 13))
-    settle(session)
+    assert learn(session, *lessons(SAMPLES)) == list(range(1, 13))
     assert session.learner.clf.digest() == taught(SAMPLES).digest()
 
 
 def test_a_session_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    session = Session(tmp_path, TINY)
-    session.start()
-    learn(session, SAMPLES[:5])
-    settle(session)
-    session.stop()
-    session = Session(tmp_path)
-    assert session.applied == 5 and not session.catching_up
-    session.start()
-    learn(session, SAMPLES[5:])
-    settle(session)
-    session.stop()
+    with started(tmp_path, TINY) as session:
+        learn(session, *lessons(SAMPLES[:5]))
+    with started(tmp_path) as session:
+        assert session.applied == 5 and not session.catching_up
+        learn(session, *lessons(SAMPLES[5:]))
     assert EARLClassifier.load(tmp_path).digest() == taught(SAMPLES).digest()
 
 
@@ -53,7 +39,7 @@ def test_what_was_acknowledged_before_a_stop_is_learned_after_it(tmp_path: Path)
     session = Session(tmp_path, TINY)
     session.writer.start()  # the learner never comes to it
     session.learner.is_alive = lambda: True  # type: ignore[method-assign]
-    learn(session, SAMPLES)
+    session.learn(lessons(SAMPLES)).result()
     session.writer.stop()
     session._held.close()
     session = Session(tmp_path)
@@ -66,11 +52,10 @@ def test_what_was_acknowledged_before_a_stop_is_learned_after_it(tmp_path: Path)
 
 
 def test_relabelling_and_withdrawing_are_operations_like_others(session: Session) -> None:
-    learn(session, [*SAMPLES, (png(90), "typo")])
-    session.learn([Wish(kind="relabel", sample=13, label="b")]).result()
-    session.learn([Wish(kind="forget", sample=2)]).result()
-    settle(session)
-    clf = taught([*SAMPLES, (png(90), "typo")])
+    samples = [*SAMPLES, (png(90), "typo")]
+    learn(session, *lessons(samples))
+    learn(session, Wish(kind="relabel", sample=13, label="b"), Wish(kind="forget", sample=2))
+    clf = taught(samples)
     clf.relabel(13, "b")
     clf.forget(label="typo")  # nothing of it is left
     clf.forget(key=2)
@@ -101,7 +86,7 @@ def test_a_batch_is_granted_as_a_whole_or_not_at_all(session: Session) -> None:
 
 
 def test_withdrawing_twice_is_one_operation(session: Session) -> None:
-    learn(session, SAMPLES[:2])
+    learn(session, *lessons(SAMPLES[:2]))
     wish = Wish(kind="forget", sample=1)
     assert [session.learn([wish]).result()[0].seq for _ in range(2)] == [3, 3]
     with pytest.raises(Refused, match="withdrawn"):
@@ -120,9 +105,8 @@ def test_a_directory_has_one_session_and_one_set_of_parameters(tmp_path: Path) -
 
 
 def test_snapshots_without_their_journal_are_refused(tmp_path: Path) -> None:
-    session = Session(tmp_path, TINY)
-    session.start()
-    session.stop()
+    with started(tmp_path, TINY):
+        pass
     (tmp_path / "journal.db").unlink()
     with pytest.raises(SnapshotError, match="put it back"):
         Session(tmp_path)
@@ -132,12 +116,9 @@ def test_classes_beyond_the_capacity_are_refused_before_they_are_acknowledged(
     tmp_path: Path,
 ) -> None:
     settings = TINY["settings"] | {"growth": False, "d": 2}
-    session = Session(tmp_path, TINY | {"settings": settings})
-    session.start()
-    learn(session, [(png(i), f"l{i}") for i in range(3)])
-    with pytest.raises(Refused, match="room for 3 classes"):
-        learn(session, [(png(4), "one more")])
-    learn(session, [(png(4), "l0")])
-    settle(session)
-    assert session.skipped == 0 and session.acknowledged == 4
-    session.stop()
+    with started(tmp_path, TINY | {"settings": settings}) as session:
+        learn(session, *lessons((png(i), f"l{i}") for i in range(3)))
+        with pytest.raises(Refused, match="room for 3 classes"):
+            learn(session, *lessons([(png(4), "one more")]))
+        learn(session, *lessons([(png(4), "l0")]))
+        assert session.skipped == 0 and session.acknowledged == 4

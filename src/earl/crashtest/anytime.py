@@ -10,7 +10,7 @@ from earl.bench.serving import PACE, SETTINGS, SIZE, ask, begun, drain, fill, im
 from earl.crashtest.gates import Gate
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.sabotage import put
-from earl.crashtest.serving import JSON, PATIENCE, Server, lesson, png, question
+from earl.crashtest.serving import PATIENCE, Server
 from earl.crashtest.small import ready, stream
 from earl.service import learner
 from earl.service.client import Client
@@ -111,20 +111,15 @@ def hold_still(trial: Trial, found: Found) -> None:
             shared_lock()
 
     server = Server(trial.place / "held", sabotage=before).start()
-    pictures = [png(image) for image in samples.images]
     gate.let(4)
     for place in range(8):
-        body = lesson(pictures[place], samples.labels[place])
-        server.ask("POST", "/learn", body=body, headers=JSON)
+        server.learn(samples.images[place], samples.labels[place])
         if place == 3:
             server.settle()
     seconds = 2.0 if trial.sabotage else PATIENCE
     for place in range(ASKED):
-        body = question(pictures[place % 8])
         try:
-            status, answer = server.ask(
-                "POST", "/predict", body=body, headers=JSON, timeout=seconds
-            )
+            status, answer = server.predict(samples.images[place % 8], timeout=seconds)
         except OSError:
             status, answer = 0, {}
         right = (status, answer.get("model_seq")) == (200, 4)

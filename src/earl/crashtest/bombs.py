@@ -1,12 +1,14 @@
 """C8: images that promise more than they are, eight at a time."""
 
 import io
+import os
 import random
 import struct
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from pathlib import Path
 
 from PIL import Image
 
@@ -17,7 +19,6 @@ from earl.crashtest.small import ready, stream
 
 PARALLEL = 8
 MB, MS = 64, 200  # more memory of the service, and time of the processor for one image
-TICKS = 100  # of the kernel's clock in a second
 
 
 def bombs(trial: Trial) -> Found:
@@ -26,7 +27,7 @@ def bombs(trial: Trial) -> Found:
     server = Server(trial.place / "state", sabotage=unlimited if trial.sabotage else None).start()
     assert server.life is not None
     pid, image = server.life.pid, png(stream(4).images[0])
-    server.ask("POST", "/learn", body=lesson(image, "a"), headers=JSON)
+    server.learn(stream(4).images[0], "a")
     with ThreadPoolExecutor(PARALLEL) as clients:
         list(clients.map(lambda _: post(server, 0, image), range(4 * PARALLEL)))  # warm
         server.settle()
@@ -131,18 +132,17 @@ def bmp_of(width: int, height: int) -> bytes:
     return b"BM" + struct.pack("<IHHI", 54, 0, 0, 54) + head
 
 
-def memory_of(pid: int) -> float:
-    """Return the most memory that a process has held, in MB."""
-    with open(f"/proc/{pid}/status", encoding="ascii") as file:  # noqa: PTH123
-        line = next(line for line in file if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
+def memory_of(pid: int | str) -> float:
+    """Return the most memory that a process has held, in MB, where Linux tells it, or 0."""
+    status = Path(f"/proc/{pid}/status")  # `getrusage` would count the parent's before exec
+    lines = status.read_text().splitlines() if status.exists() else ["VmHWM: 0 kB"]
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def cpu_of(pid: int) -> float:
-    """Return the seconds that a process has calculated."""
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:  # noqa: PTH123
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """Return the seconds of a core that a process has taken in all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def unlimited() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from earl.crashtest.bombs import memory_of
 from earl.crashtest.harness import Found, Trial
-from earl.crashtest.hostile import peak_memory
 from earl.crashtest.lives import ask_child
 from earl.crashtest.sabotage import put
 from earl.crashtest.small import experiment, of_images, ready
@@ -68,7 +68,7 @@ def give_all(trial: Trial) -> dict[str, Any]:
     for _ in range(trial.count):
         name, may, act = generated(rng, trial.place)
         figures["configs"] += 1
-        held, allowed = peak_memory(), False
+        held, allowed = memory_of("self"), False
         try:
             act()
             allowed = True
@@ -79,7 +79,7 @@ def give_all(trial: Trial) -> dict[str, Any]:
             wrong += [f"{name}: {refusal}"] if "\n" in str(refusal) else []
         except Exception as error:
             wrong.append(f"{name}: {type(error).__name__}: {str(error)[:100]}")
-        more = 0.0 if allowed else round(peak_memory() - held, 1)
+        more = 0.0 if allowed else round(memory_of("self") - held, 1)
         figures["mb"] = max(figures["mb"], more)
         wrong += [f"{name}: {more} MB were allocated"] if more >= MOST else []
     ours = {"earl", *sys.stdlib_module_names}  # a method is imported when it is named

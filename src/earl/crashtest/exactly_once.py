@@ -7,16 +7,7 @@ from typing import Any
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import ask_child, pause
 from earl.crashtest.sabotage import put
-from earl.crashtest.serving import (
-    JSON,
-    Poster,
-    Server,
-    lesson,
-    operations,
-    png,
-    replayed,
-    saved,
-)
+from earl.crashtest.serving import Poster, Server, operations, replayed, saved
 from earl.crashtest.small import ready, stream
 from earl.service.operations import Receipt
 from earl.service.writer import Letter, Writer
@@ -79,10 +70,7 @@ def kill_once(server: Server, posters: list[Poster], tickets: int, rng: random.R
 def check_reuse(server: Server, found: Found) -> None:
     """Post another sample under a key that was used: it is refused."""
     samples = stream(4)
-    body = lesson(png(samples.images[0] ^ 255), "another label")
-    status, answer = server.ask(
-        "POST", "/learn", body=body, headers=JSON | {"Idempotency-Key": "client0-0"}
-    )
+    status, answer = server.learn(samples.images[0] ^ 255, "another label", "client0-0")
     found.expect(status == 422, f"another sample under the same key: {status} {answer}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.sabotage import put
-from earl.crashtest.serving import JSON, Server, lesson, png, question
+from earl.crashtest.serving import Server, lesson, png, question
 from earl.crashtest.small import ready, stream
 
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW")
@@ -42,7 +42,7 @@ def fuzz(trial: Trial) -> Found:
     server = Server(trial.place / "state", sabotage=echoing if trial.sabotage else None).start()
     samples, rng = stream(8), trial.rng
     for i in range(4):
-        server.ask("POST", "/learn", body=lesson(png(samples.images[i]), "ab"[i % 2]), headers=JSON)
+        server.learn(samples.images[i], "ab"[i % 2])
     before = known(server)
     found = trial.found(requests=0, errors_5xx=0, slowest=0.0, echoed=0, changed=0)
     for _ in range(trial.count):

@@ -9,7 +9,7 @@ from typing import Any
 from earl.crashtest.gates import Gate
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.sabotage import put
-from earl.crashtest.serving import JSON, Server, lesson, png, question
+from earl.crashtest.serving import Server
 from earl.crashtest.small import Samples, ready, stream
 from earl.nn import steps
 from earl.service import learner, writer
@@ -70,8 +70,7 @@ def examine(illness: Illness, trial: Trial, found: Found) -> None:
         said and seconds <= LATEST,
         f"{illness.name}: {seconds:.1f} s later it says {[server.ask('GET', p) for p in PATHS]}",
     )
-    body = question(png(samples.images[0]))
-    status, answer = server.ask("POST", "/predict", body=body, headers=JSON)
+    status, answer = server.predict(samples.images[0])
     found.expect(status == 200, f"{illness.name}: it does not answer any more: {status} {answer}")
     server.kill()
 
@@ -79,8 +78,7 @@ def examine(illness: Illness, trial: Trial, found: Found) -> None:
 def teach(server: Server, samples: Samples, places: range) -> None:
     """Post samples, which may be refused."""
     for place in places:
-        body = lesson(png(samples.images[place]), samples.labels[place])
-        server.ask("POST", "/learn", body=body, headers=JSON)
+        server.learn(samples.images[place], samples.labels[place])
 
 
 def told(server: Server, illness: Illness) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from earl.crashtest import hostile_files as evil
+from earl.crashtest.bombs import memory_of
 from earl.crashtest.forging import forge
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import ask_child, in_child
@@ -155,7 +156,7 @@ def feed_all(cases: Path, good: Path) -> dict[str, Any]:
     figures = {"cases": 0, "refused": 0, "acts": 0, "seconds": 0.0, "mb": 0.0}
     wrong: list[str] = []
     for case in sorted(cases.iterdir(), key=lambda path: int(path.name)):
-        used, held, watching = time.process_time(), peak_memory(), True
+        used, held, watching = time.process_time(), memory_of("self"), True
         try:
             loaded(case)
             wrong.append(f"{case.name} is loaded")
@@ -168,7 +169,7 @@ def feed_all(cases: Path, good: Path) -> dict[str, Any]:
             watching = False
         figures["cases"] += 1
         figures["seconds"] = max(figures["seconds"], round(time.process_time() - used, 2))
-        figures["mb"] = max(figures["mb"], round(peak_memory() - held, 1))
+        figures["mb"] = max(figures["mb"], round(memory_of("self") - held, 1))
     figures["acts"] = len(seen)
     wrong += [f"an act: {act}" for act in seen]
     wrong += [f"a refusal took {figures['seconds']} s"] if figures["seconds"] >= LONGEST else []
@@ -183,10 +184,3 @@ def loaded(case: Path) -> None:
         EARLClassifier.load(case)
     else:
         read_newest(case)
-
-
-def peak_memory() -> float:
-    """Return the most memory this process has held, in MB, where Linux tells it, or 0."""
-    status = Path("/proc/self/status")  # `getrusage` would count the parent's memory before exec
-    lines = status.read_text().splitlines() if status.exists() else ["VmHWM: 0 kB"]
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))

@@ -5,7 +5,7 @@ from typing import Any
 
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.sabotage import put
-from earl.crashtest.serving import JSON, Server, parameters, png, question
+from earl.crashtest.serving import Server, parameters
 from earl.crashtest.small import Samples, ready, stream
 from earl.estimator import EARLClassifier
 from earl.service.limits import Limits, Quota
@@ -74,7 +74,7 @@ def right(server: Server, samples: Samples) -> float:
     """Return the share of right answers about images that were never taught."""
     hits = 0
     for image, label in zip(samples.images[HONEST:], samples.labels[HONEST:], strict=True):
-        found = server.ask("POST", "/predict", body=question(png(image)), headers=JSON)[1]
+        found = server.predict(image)[1]
         hits += found["answers"][0]["label"] == label
     return hits / PROBES
 

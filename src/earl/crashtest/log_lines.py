@@ -46,7 +46,7 @@ def evil(rng: random.Random) -> str:
 def request(rng: random.Random, image: bytes) -> bytes:
     """Return a request that carries such a text as a label, a key, a header, a path or a verb."""
     text, place = evil(rng), rng.choice(["label", "source", "key", "header", "path", "query"])
-    key, header, path, label, source = "", "", "/learn", "cat", None
+    key, header, path, label, source = "", "", "/learn", "cat", ""
     if place == "label":
         label = text
     elif place == "source":

@@ -9,7 +9,7 @@ from earl.crashtest.auth import outcome_of
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import ask_child, ended, fork, pause
 from earl.crashtest.sabotage import put
-from earl.crashtest.serving import JSON, Server, lesson, operations, png, replayed, saved
+from earl.crashtest.serving import Server, operations, replayed, saved
 from earl.crashtest.small import Samples, ready, stream
 from earl.service import rebuild
 from earl.service.operations import Operation
@@ -55,8 +55,7 @@ def served(folder: Path, samples: Samples, lies: set[int], *, leave_out: bool) -
             if leave_out:
                 continue
             label, source = kinds[kinds.index(label) - 1], POISON
-        body = lesson(png(image), label, source)
-        status, answer = server.ask("POST", "/learn", body=body, headers=JSON)
+        status, answer = server.learn(image, label, source=source)
         assert status == 202, answer
         if place % 500 == 499:
             server.settle()

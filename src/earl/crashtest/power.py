@@ -22,7 +22,7 @@ from earl.crashtest.exactly_once import compare
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import pause
 from earl.crashtest.sabotage import put
-from earl.crashtest.serving import JSON, Poster, Server, lesson, png, question
+from earl.crashtest.serving import Poster, Server
 from earl.crashtest.small import ready, stream
 from earl.service import journal, writer
 from earl.service.limits import Limits
@@ -160,13 +160,12 @@ def filled(trial: Trial) -> Found:
 def post(server: Server, number: int, found: Found) -> bool:
     """Post one large image and ask one question; tell whether the image was taken."""
     samples = stream(8)
-    large = png(samples.images[number % 8].repeat(40, axis=0).repeat(40, axis=1) ^ noise(number))
-    keyed = JSON | {"Idempotency-Key": f"sample-{number}"}
-    status, answer = server.ask("POST", "/learn", body=lesson(large, "a"), headers=keyed)
+    large = samples.images[number % 8].repeat(40, axis=0).repeat(40, axis=1) ^ noise(number)
+    status, answer = server.learn(large, "a", f"sample-{number}")
     taken = status == 202
     found.figures["posted" if taken else "refused"] += 1
     found.expect(status in (202, 429, 507), f"sample {number}: {status} {str(answer)[:100]}")
-    status, answer = server.ask("POST", "/predict", body=question(large), headers=JSON)
+    status, answer = server.predict(large)
     found.figures["asked"] += 1
     found.figures["answered"] += status in (200, 409)  # 409: before the first class
     found.expect(status in (200, 409), f"question {number}: {status} {str(answer)[:100]}")

@@ -107,10 +107,18 @@ class Server:
         given["headers"] = self.headers | given.get("headers", {})
         return ask(self.port, verb, path, **given)
 
-    def learn(self, image: Any, label: str, key: str, **headers: str) -> Answer:
-        """Teach an image under a key."""
-        more = JSON | {"Idempotency-Key": key} | headers
-        return self.ask("POST", "/learn", body=lesson(png(image), label), headers=more)
+    def learn(
+        self, image: Any, label: str, key: str | None = None, source: str = "", **headers: str
+    ) -> Answer:
+        """Teach an image, which may have a key."""
+        keyed = {} if key is None else {"Idempotency-Key": key}
+        body = lesson(png(image), label, source)
+        return self.ask("POST", "/learn", body=body, headers=JSON | keyed | headers)
+
+    def predict(self, *images: Any, query: str = "", **given: Any) -> Answer:
+        """Ask about images."""
+        body = question(*map(png, images))
+        return self.ask("POST", f"/predict{query}", body=body, headers=JSON, **given)
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.ask("GET", "/status")[1]
@@ -173,7 +181,7 @@ def png(image: Any) -> bytes:
     return file.getvalue()
 
 
-def lesson(image: bytes, label: str, source: str | None = None) -> bytes:
+def lesson(image: bytes, label: str, source: str = "") -> bytes:
     """Return the JSON that teaches an image."""
     body = {"image": base64.b64encode(image).decode(), "label": label}
     return json.dumps(body | ({"source": source} if source else {})).encode()

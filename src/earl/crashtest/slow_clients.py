@@ -13,7 +13,7 @@ import numpy as np
 from earl.crashtest.asking import ask_for
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.sabotage import put
-from earl.crashtest.serving import JSON, Server, lesson, png, question
+from earl.crashtest.serving import Server, png, question
 from earl.crashtest.small import ready, stream
 from earl.service.limits import Deadlines, Limits
 
@@ -103,7 +103,7 @@ def begun(trial: Trial, deadlines: Deadlines) -> Server:
     ).start()
     noise = np.random.default_rng(0).integers(256, size=(SIDE, SIDE, 3), dtype=np.uint8)
     for image in (noise, stream(4).images[0]):
-        server.ask("POST", "/learn", body=lesson(png(image), "a"), headers=JSON)
+        server.learn(image, "a")
     server.settle()
     return server
 

@@ -91,17 +91,16 @@ def wait_or_412(trial: Trial, found: Found) -> None:
     """Hold learning still: who waits for a sample is refused, or answered when it is learned."""
     gate, samples = Gate(), stream(4)
     server = Server(trial.place / "held", sabotage=gate.shut).start()
-    image = png(samples.images[0])
+    image = samples.images[0]
     gate.let(1)
     for _ in range(2):
-        server.ask("POST", "/learn", body=lesson(image, "a"), headers=JSON)
-    path = "/predict?min_seq={}&wait={}"
-    known = server.ask("POST", path.format(1, 10), body=question(image), headers=JSON)
+        server.learn(image, "a")
+    known = server.predict(image, query="?min_seq=1&wait=10")
     found.expect(known[0] == 200, f"waiting for a sample that is learned: {known}")
-    early = server.ask("POST", path.format(2, 0.1), body=question(image), headers=JSON)
+    early = server.predict(image, query="?min_seq=2&wait=0.1")
     found.expect(early[0] == 412, f"waiting for a sample that is not learned: {early}")
     threading.Timer(0.1, gate.let, (1,)).start()
-    late = server.ask("POST", path.format(2, 10), body=question(image), headers=JSON)
+    late = server.predict(image, query="?min_seq=2&wait=10")
     found.expect(
         late[0] == 200 and late[1]["model_seq"] == 2, f"waiting while it is learned: {late}"
     )

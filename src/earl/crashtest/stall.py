@@ -9,6 +9,7 @@ from pathlib import Path
 
 from earl.cli.app import app
 from earl.cli.end import outcome
+from earl.crashtest.bombs import cpu_of
 from earl.crashtest.exactly_once import compare
 from earl.crashtest.harness import Found, Trial
 from earl.crashtest.lives import ended, fork, hush
@@ -82,15 +83,9 @@ def half_a_request(port: int) -> socket.socket:
 
 def busy(pid: int, seconds: float) -> float:
     """Return the share of a core that a process takes in so many seconds."""
-    before, began = cpu_seconds(pid), time.monotonic()
+    before, began = cpu_of(pid), time.monotonic()
     time.sleep(seconds)
-    return (cpu_seconds(pid) - before) / (time.monotonic() - began)
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the seconds of a core that a process has taken in all its threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return (cpu_of(pid) - before) / (time.monotonic() - began)
 
 
 def stalled_client(trial: Trial, found: Found) -> None:

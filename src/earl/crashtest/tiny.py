@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,9 @@ def all_cases() -> Iterator[tuple[str, str, int, int, int]]:
         if must_be_told(method):
             continue
         for kind in ("images", "vectors"):
-            if kind == "vectors" and method in IMAGES_ONLY:
-                continue
-            for memory in MEMORIES:
-                for length in LENGTHS:
-                    for classes in (1, 2, 4):
-                        yield method, kind, memory, length, classes
+            if kind == "images" or method not in IMAGES_ONLY:
+                for memory, length, classes in product(MEMORIES, LENGTHS, (1, 2, 4)):
+                    yield method, kind, memory, length, classes
 
 
 def examined(method: str, kind: str, memory: int, length: int, classes: int, found: Found) -> int:

@@ -1,6 +1,6 @@
 """EARLClassifier: for people who have a stream and not a benchmark."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -72,7 +72,7 @@ class EARLClassifier(Conventions):
     def learn_one(self, x: Any, y: Hashable, *, key: Key | None = None) -> None:
         """Learn one sample; with a key it can be relabelled or forgotten later."""
         keys = None if key is None else [check_key(key)]
-        self._learn(self._current(), [x], [check_label(y)], keys)
+        self._current().learn([x], [check_label(y)], keys)
 
     def learn_many(self, X: Any, y: Any, *, keys: Iterable[Key] | None = None) -> None:
         """Learn samples one after the other; if one of them is refused, none is learned."""
@@ -109,17 +109,7 @@ class EARLClassifier(Conventions):
         checked = None if keys is None else [check_key(key) for key in keys]
         if checked is not None and len(checked) != len(samples):
             raise InvalidInput(f"{len(samples)} samples need as many keys, not {len(checked)}")
-        self._learn(model, samples, labels, checked, announced)
-
-    def _learn(
-        self,
-        model: Model,
-        samples: Sequence[Any],
-        labels: Sequence[Hashable],
-        keys: Sequence[Key] | None,
-        announced: Sequence[Hashable] | None = None,
-    ) -> None:
-        model.learn(samples, labels, keys, announced=announced or ())
+        model.learn(samples, labels, checked, announced=announced or ())
 
     # ---- answers
 

@@ -1,16 +1,18 @@
 """Published pictures: figures of records that are kept, drawn anew where the records changed."""
 
+import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PIL import Image
 
 from earl.errors import DataNotFound, InvalidSetting
 from earl.experiments.catalogue import FIGURES
-from earl.experiments.runs.records import RunRecord, choose_runs, find_runs
+from earl.experiments.runs.records import RunRecord, choose_runs
 from earl.report.results.description import Description, Picture
+from earl.report.results.pages import records
 from earl.storage.reading import read_text
 
 MADE_OF = "Records"  # the field of a picture that says which records it shows
@@ -24,12 +26,12 @@ def stale_pictures(description: Description) -> dict[Path, Picture]:
     and not the bytes. A picture that has no records yet is left out. A page must show it.
     """
     pages = [read_text(description.root / page, LARGEST) for page in description.pages]
-    stale = {}
+    found_runs, stale = functools.cache(records), {}  # several pictures show the same
     for picture in description.pictures.values():
         if not any(Path(picture.file).name in page for page in pages):
             raise InvalidSetting(f"no page shows the picture {picture.file}")
         path = description.root / picture.file
-        runs = runs_of(description, picture)
+        runs = runs_of(description, picture, found_runs)
         if runs and shown_in(path) != records_of(picture, runs):
             stale[path] = picture
     return stale
@@ -51,13 +53,13 @@ def draw_pictures(description: Description) -> list[Path]:
     return list(stale)
 
 
-def runs_of(description: Description, picture: Picture) -> list[RunRecord]:
+def runs_of(
+    description: Description, picture: Picture, read: Callable[[Path], list[RunRecord]] = records
+) -> list[RunRecord]:
     """Return the finished runs that a picture shows; none if they are not there yet."""
-    folder = description.path.parent / picture.runs
-    if not folder.is_dir():
-        return []
     try:
-        chosen = choose_runs(find_runs([folder]), picture.where)
+        there = read(description.path.parent / picture.runs)
+        chosen = choose_runs(there, picture.where) if there else []
     except (DataNotFound, KeyError):
         return []
     return [run for run in chosen if run.finished]
