@@ -23,6 +23,8 @@ from typing import Any
 IMPORTED = ("earl.cli.app", "earl.experiments.contract", "earl.experiments.runs.directory")
 IMPORTED += ("earl.estimator", "earl.service.http.server")  # which crash tests begin with
 IMPORTED += ("torch._dynamo",)  # which ONNX and tensors of odd kinds ask for
+# The environment of commands whose output is looked at
+ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "LINES": "40", "NO_COLOR": "1"}
 
 
 class Children:

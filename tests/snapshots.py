@@ -49,6 +49,13 @@ def same(a, b):
     return type(a) is type(b) and repr(a) == repr(b)  # repr: nan equals nan, 0.0 not -0.0
 
 
+def flip_bit(file, place=-1, bit=0):
+    """Turn one bit of a file; unless a place is given, one of its last byte."""
+    data = bytearray(file.read_bytes())
+    data[place] ^= 1 << bit
+    file.write_bytes(data)
+
+
 def names(root):
     return sorted(path.name for path in root.iterdir())
 

@@ -11,6 +11,7 @@ from earl.errors import DataNotFound, StreamFileError
 from earl.experiments.experiment import Experiment
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.streamfile import StreamFile
+from small_runs import finish
 
 CLASSES = ("airplane", "automobile", "aquarium fish", "bird")
 EACH = 6
@@ -218,8 +219,6 @@ def test_a_run_on_a_published_file_passes_its_note_on(tmp_path):
     path = write(tmp_path / "s.json", sdp_object(rows))
     settings = {"iterations": 0.05, "every": 40}
     e = Experiment(method="er", dataset="shapes", stream=f"file:{path}", settings=settings)
-    run = RunDirectory(tmp_path / "run", e)
-    for _ in run.run(threads=1):
-        pass
+    run = finish(RunDirectory(tmp_path / "run", e))
     assert run.summary["samples"] == 40 and any("stands for another" in n for n in run.notes)
     assert [e.task for e in run.history] == [3]

@@ -18,8 +18,10 @@ from earl.errors import DirectoryInUse, EarlError, SnapshotError
 from earl.evaluation.history import read_history
 from earl.experiments.runs import saves
 from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.files import FORMAT
 from earl.storage.snapshot import read_newest
-from small_runs import SMALL, assert_same, experiment, finish
+from small_runs import SMALL, assert_same, experiment, finish, stop
+from snapshots import flip_bit
 
 KILLS = {"earl": 20, "er": 10}
 
@@ -34,6 +36,7 @@ def test_a_run_leaves_a_readable_record(whole: RunDirectory) -> None:
     }
     record = json.loads((whole.path / "experiment.json").read_text())
     assert record["experiment"]["method"] == "earl" and record["settings"]["k"] == 15
+    assert record["format"] == FORMAT
     assert record["environment"]["threads"] == 1
     history = whole.history
     assert [e.step for e in history] == [20, 40, 60, 80]
@@ -59,15 +62,10 @@ def test_a_run_that_has_ended_is_not_run_again(whole: RunDirectory) -> None:
 def test_leaving_the_loop_saves_and_the_run_goes_on_exactly(
     stops: tuple[int, ...], whole: RunDirectory, tmp_path: Path
 ) -> None:
-    for stop in stops:
-        run = RunDirectory(tmp_path, experiment())
-        moments = run.run(device="cpu", threads=1)
-        for moment in moments:
-            if moment.step == stop:
-                break
-        moments.close()
+    for step in stops:
+        stop(RunDirectory(tmp_path, experiment()), step)
         newest = read_newest(tmp_path / "snapshots")
-        assert newest is not None and newest.step == stop
+        assert newest is not None and newest.step == step
     assert_same(finish(RunDirectory(tmp_path)), whole)
 
 
@@ -202,9 +200,7 @@ def test_two_processes_cannot_share_a_run(nursery: Nursery, tmp_path: Path) -> N
 
 
 def stopped_at(path: Path, step: int) -> None:
-    moments = RunDirectory(path, experiment()).run(device="cpu", threads=1, snapshot_seconds=0.0)
-    next(moment for moment in moments if moment.step == step)
-    moments.close()
+    stop(RunDirectory(path, experiment()), step, snapshot_seconds=0.0)
 
 
 def test_a_torn_line_and_lines_after_the_snapshot_are_repaired(
@@ -220,9 +216,7 @@ def test_a_torn_line_and_lines_after_the_snapshot_are_repaired(
 def test_a_damaged_snapshot_is_skipped_with_a_note(whole: RunDirectory, tmp_path: Path) -> None:
     stopped_at(tmp_path, 45)
     newest = max((tmp_path / "snapshots").glob("snap-*"))
-    data = bytearray((newest / "state.safetensors").read_bytes())
-    data[len(data) // 2] ^= 1
-    (newest / "state.safetensors").write_bytes(data)
+    flip_bit(newest / "state.safetensors", -100)
     run = finish(RunDirectory(tmp_path))
     assert any("damaged" in note for note in run.notes)
     assert_same(run, whole)

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from children import Children
+from children import ENV, Children
 from earl.experiments.experiment import Experiment
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.sweeps.engines import LocalEngine, LocalJob
 from earl.experiments.sweeps.sweep import MAX_RESTARTS, Status, in_use, survey, sweep
 from earl.experiments.sweeps.sweepfile import SweepFile
+from small_runs import finish as run_to_its_end
 
-ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "LINES": "40", "NO_COLOR": "1"}
 GRID = """
 title = "A test"
 [[grid]]
@@ -37,10 +37,7 @@ def shapes(method: str = "er", **given: object) -> Experiment:
 
 def alone(experiment: Experiment, out: Path) -> bytes:
     """Carry out one run in this process, undisturbed; return its history."""
-    run = RunDirectory(out / experiment.path(), experiment)
-    for _ in run.run(device="cpu", threads=1):
-        pass
-    return history(run.path)
+    return history(run_to_its_end(RunDirectory(out / experiment.path(), experiment)).path)
 
 
 def history(path: Path) -> bytes:

@@ -21,6 +21,7 @@ from earl.experiments.machine import (
     usable_device,
 )
 from earl.experiments.runs.directory import RunDirectory
+from small_runs import stop
 
 
 @pytest.fixture
@@ -79,11 +80,13 @@ def test_a_small_run_takes_one_thread_and_writes_it_down(tmp_path: Path) -> None
     assert threads_of(tmp_path) == 1
 
 
-def test_the_number_that_was_asked_for_wins(tmp_path: Path) -> None:
+def test_the_number_that_was_asked_for_wins_and_is_kept(tmp_path: Path) -> None:
     experiment = Experiment(method="er", dataset="shapes", stream="disjoint")
-    next(moments := RunDirectory(tmp_path, experiment).run(device="cpu", threads=2))
-    assert torch.get_num_threads() == 2
-    moments.close()
+    for threads in (2, 1):  # the second asks for another one, and goes on with the first one's
+        next(moments := RunDirectory(tmp_path, experiment).run(device="cpu", threads=threads))
+        assert torch.get_num_threads() == 2
+        moments.close()
+        assert torch.get_num_threads() == 1  # given back
     assert threads_of(tmp_path) == 2
 
 
@@ -131,8 +134,7 @@ def test_a_device_that_cannot_calculate_is_refused(name: str) -> None:
 
 def test_a_run_that_began_on_a_device_that_is_gone_says_so(tmp_path: Path) -> None:
     experiment = Experiment(method="er", dataset="shapes", stream="disjoint")
-    next(moments := RunDirectory(tmp_path, experiment).run(device="cpu", threads=1))
-    moments.close()
+    stop(RunDirectory(tmp_path, experiment), 1)
     record = json.loads((tmp_path / "experiment.json").read_text())
     record["environment"]["device"] = "cuda:99"
     (tmp_path / "experiment.json").write_text(json.dumps(record))

@@ -13,7 +13,7 @@ from earl.crashtest.damage import OF_BYTES, STRUCTURAL, swap
 from earl.errors import SnapshotError
 from earl.storage import snapshot
 from earl.storage.snapshot import read_newest
-from snapshots import assert_found, example, pair, same, tree, unflushed  # noqa: F401
+from snapshots import assert_found, example, flip_bit, pair, same, tree, unflushed  # noqa: F401
 
 
 def count_found(file, size, mutations):
@@ -57,9 +57,7 @@ def test_every_change_of_a_file_is_found(file, mutations):
 def test_without_the_hash_a_flipped_bit_would_be_loaded(monkeypatch):
     """The control of the test above: the hash is what finds it."""
     with pair() as (root, newer, _):
-        data = bytearray((newer / "state.safetensors").read_bytes())
-        data[-20] ^= 4
-        (newer / "state.safetensors").write_bytes(data)
+        flip_bit(newer / "state.safetensors", -20, 2)
         with monkeypatch.context() as patch:
             patch.setattr(snapshot, "_listing", lambda data: mock.ANY)
             found = read_newest(root)
