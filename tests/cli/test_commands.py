@@ -14,23 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from children import Children
+from children import ENV, Children
 from earl import __version__ as version
 from earl.evaluation.history import read_history
 from earl.experiments.runs.directory import RunDirectory
 from earl.storage.files import lock_directory
 
-ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
 SHAPES = ["--dataset", "shapes", "--threads", "1"]
 
 
 Earl = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def earl(children: Children, tmp_path: Path) -> Earl:
-    """Carry out a command in a process of its own."""
-    return lambda *words: children.run("-m", "earl", *words, cwd=tmp_path, env=ENV)
 
 
 def test_run_writes_a_directory_and_prints_the_metrics(earl: Earl, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """`earl learn`, `predict`, `show` and `export onnx`: a model of one's own from the command line."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,11 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from children import Children
+from children import ENV
 from earl import EARLClassifier
 from estimators import LABELS, TEST, TRAIN
 
-ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
 SMALL = ["--image-size", "8", "--memory-size", "20", "--threads", "1", "--device", "cpu"]
 for setting in (
     "depth=4",
@@ -30,12 +28,6 @@ for setting in (
     SMALL += ["--set", setting]
 
 Earl = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def earl(children: Children, photos: Path) -> Earl:
-    """Carry out a command beside the photos, in a process of its own."""
-    return lambda *words: children.run("-m", "earl", *words, cwd=photos.parent, env=ENV)
 
 
 @pytest.fixture
