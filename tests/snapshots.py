@@ -70,6 +70,14 @@ def pair(size=12):
         yield root, root / "snap-000000000002", root / "snap-000000000001"
 
 
+@contextlib.contextmanager
+def unchanged(root):
+    """Expect that what is done meanwhile leaves a folder as it was."""
+    before = tree(root)
+    yield
+    assert tree(root) == before
+
+
 def assert_found(root, newer, size=12):
     """The damage of the newer snapshot is found, told and kept; the older one is used."""
     damaged = tree(newer)

@@ -1,9 +1,10 @@
 """`earl learn`, `predict`, `show` and `export onnx`: a model of one's own from the command line."""
 
 import json
+import os
 import signal
 import subprocess
-import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,21 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from children import ENV
+from children import ENV, Children
 from earl import EARLClassifier
 from estimators import LABELS, TEST, TRAIN
 
 SMALL = ["--image-size", "8", "--memory-size", "20", "--threads", "1", "--device", "cpu"]
-for setting in (
-    "depth=4",
-    "width=16",
-    "d=15",
-    "hidden=16",
-    "lr=0.003",
-    "padding=1",
-    "batch_size=8",
-):
+for setting in ("depth=4", "width=16", "d=15", "hidden=16", "padding=1", "batch_size=8"):
     SMALL += ["--set", setting]
+SMALL += ["--set", "lr=0.003"]
 
 Earl = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -116,18 +110,20 @@ def test_a_broken_image_ends_learning_saved_or_is_left_out(earl: Earl, photos: P
     assert done.returncode == 0 and "40 samples" in done.stdout and "left out" in done.stderr
 
 
-def test_a_signal_saves_and_the_rest_gives_the_same_model(earl: Earl, photos: Path) -> None:
+def test_a_signal_saves_and_the_rest_gives_the_same_model(
+    earl: Earl, children: Children, photos: Path
+) -> None:
     earl("learn", "whole", "photos", *SMALL)
-    words = [sys.executable, "-m", "earl", "learn", "model", "photos", *SMALL]
-    child = subprocess.Popen(
-        words, cwd=photos.parent, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert child.stderr is not None
-    assert "of 40 images" in child.stderr.readline()  # it has begun
-    child.send_signal(signal.SIGINT)
-    _, said = child.communicate(timeout=120)
+    out, err = photos.parent / "out", photos.parent / "err"
+    words = ["-m", "earl", "learn", "model", "photos", *SMALL, "--snapshot-seconds", "0"]
+    child = children.start(*words, cwd=photos.parent, env=ENV, out=out, err=err)
+    until = time.monotonic() + 60
+    while "of 40 images" not in err.read_text() and time.monotonic() < until:
+        time.sleep(0.005)
+    os.kill(child, signal.SIGINT)
+    code, said = children.wait(), err.read_text()
     skip = said.split()[-1]
-    assert child.returncode == 130 and "Stopped and saved" in said and skip.isdecimal(), said
+    assert code == 130 and "Stopped and saved" in said and skip.isdecimal(), said
     assert earl("learn", "model", "photos", "--skip", skip).returncode == 0
     folders = (photos.parent / "whole", photos.parent / "model")
     assert len({EARLClassifier.load(folder).digest() for folder in folders}) == 1

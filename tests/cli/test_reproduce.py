@@ -1,13 +1,12 @@
 """The experiments that come along: they parse, say what they reproduce, and the small ones run."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from earl.cli.app import app
 from earl.cli.reproduce import files
 from earl.evaluation.history import Evaluation
 from earl.experiments.catalogue import DATASETS, METHODS
@@ -18,6 +17,7 @@ from earl.experiments.sweeps.sweepfile import SweepFile, bundled
 from earl.report.paper import ROWS
 from run_folders import write_run
 
+Typed = Callable[..., tuple[int, str, str]]
 FILES = bundled()
 SMALL = [name for name in FILES if name.endswith("-small")]
 PICTURED = [name for name in SMALL if name.startswith("fig-") and name != "fig-k-small"]
@@ -133,38 +133,32 @@ def test_every_kind_of_run_in_a_small_file_works(name: str, runs: Path) -> None:
 # ---- the command
 
 
-def invoke(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["reproduce", *words])
-    return result.exit_code, result.stdout
-
-
-def test_the_command_lists_names_and_the_ledger(tmp_path: Path) -> None:
+def test_the_command_lists_names_and_the_ledger(tmp_path: Path, typed: Typed) -> None:
     write_run(tmp_path, "er", 1, [0.5], dataset="cifar10", stream="gaussian")
-    code, text = invoke("--json")
+    code, text, _ = typed("reproduce", "--json")
     assert code == 0 and set(json.loads(text)) == set(files())
-    code, text = invoke("--status", "--out", str(tmp_path), "--json")
+    code, text, _ = typed("reproduce", "--status", "--out", str(tmp_path), "--json")
     lines = json.loads(text)
     assert code == 0 and len(lines) == 626
     (ours,) = (e for e in lines if e["ours"] and e["table"] == "main" and e["metric"] == "A_AUC")
     assert ours["row"] == "ER" and ours["ours"]["mean"] == 50 and ours["ours"]["n"] == 1
     assert ours["ours"]["std"] is None and ours["gap"] == pytest.approx(50 - 60.13)
-    code, text = invoke("main", "--status", "--out", str(tmp_path))
+    code, text, _ = typed("reproduce", "main", "--status", "--out", tmp_path)
     assert code == 0 and "60.13 ± 0.56" in text and "-10.13" in text and "not run" in text
 
 
-def test_a_dry_run_lists_the_runs_of_one_scale(tmp_path: Path) -> None:
-    code, text = invoke(
-        "ablation", "--scale", "small", "--dry-run", "--json", "--out", str(tmp_path)
-    )
+def test_a_dry_run_lists_the_runs_of_one_scale(tmp_path: Path, typed: Typed) -> None:
+    words = ("ablation", "--scale", "small", "--dry-run", "--json", "--out", tmp_path)
+    code, text, _ = typed("reproduce", *words)
     runs = json.loads(text)["runs"]
     assert code == 0 and len(runs) == len(SweepFile.open(FILES["ablation-small"]).experiments)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("words", [("ablatoin",), ("mian", "--status")])
-def test_a_wrong_name_gets_a_suggestion(words: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, ["reproduce", *words])
-    assert result.exit_code and "did you mean" in str(result.exception)
+def test_a_wrong_name_gets_a_suggestion(words: tuple[str, ...], typed: Typed) -> None:
+    code, _, err = typed("reproduce", *words)
+    assert code and "did you mean" in err
 
 
 def test_no_method_is_missing_from_the_experiments() -> None:

@@ -3,10 +3,8 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from datasets_trees import load_folder, png, save, source, write_parquet
-from earl.cli.app import app
 from earl.data.sets import csv_list as table
 from earl.data.sets import parquet
 from earl.data.splits import TEST, TRAIN, meaning, resembles
@@ -127,10 +125,9 @@ def test_one_class_is_nothing_to_learn_from_lists_and_tables_either(tmp_path):
         parquet.load(source(tmp_path, path=str(tmp_path / "set")))
 
 
-def test_info_says_why_a_folder_is_no_data_set(tmp_path):
+def test_info_says_why_a_folder_is_no_data_set(tmp_path, typed):
     make(tmp_path, "Train", "Test")
-    words = ["data", "info", f"folder:{tmp_path / 'photos'}", "--json"]
-    facts = json.loads(CliRunner().invoke(app, words).stdout)
+    facts = json.loads(typed("data", "info", f"folder:{tmp_path / 'photos'}", "--json")[1])
     assert facts["found"] is False and "these look like splits" in facts["why"]
 
 

@@ -4,7 +4,6 @@ import csv
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from datasets_trees import (
     WNIDS,
@@ -14,7 +13,6 @@ from datasets_trees import (
     write_imagenet,
     write_tiny_imagenet,
 )
-from earl.cli.app import app
 from earl.data.sets import imagenet, tiny_imagenet
 from earl.data.sets.words import read_words
 from earl.errors import MixedRuns, RunConflict
@@ -102,7 +100,7 @@ def test_another_name_of_a_class_is_another_data_set_and_only_it_is_told():
 # ---- words ---------------------------------------------------------------------------------------
 
 
-def test_tiny_imagenet_shows_the_words_of_its_archive(tmp_path):
+def test_tiny_imagenet_shows_the_words_of_its_archive(tmp_path, typed):
     folder = write_tiny_imagenet(tmp_path / "data")
     words = {"n01443537": "goldfish, Carassius auratus", "n01629819": "European fire salamander"}
     text = "".join(f"{wnid}\t{of}\n" for wnid, of in words.items())
@@ -113,7 +111,7 @@ def test_tiny_imagenet_shows_the_words_of_its_archive(tmp_path):
     assert data.titles == (
         *("n01443537 (goldfish)", "n01629819 (European fire salamander)", "n01641577"),
     )
-    shown = CliRunner().invoke(app, ["data", "prepare", "tiny-imagenet"]).stdout
+    _, shown, _ = typed("data", "prepare", "tiny-imagenet")
     assert "3: n01443537 (goldfish), n01629819 (European" in shown
     run_on(tmp_path / "run", "tiny-imagenet")
     record = json.loads((tmp_path / "run" / "experiment.json").read_text())["data"]

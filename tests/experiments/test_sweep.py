@@ -19,6 +19,7 @@ from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.sweeps.engines import LocalEngine, LocalJob
 from earl.experiments.sweeps.sweep import MAX_RESTARTS, Status, in_use, survey, sweep
 from earl.experiments.sweeps.sweepfile import SweepFile
+from processes import below
 from small_runs import finish as run_to_its_end
 
 GRID = """
@@ -184,13 +185,26 @@ def last(snapshots: Sequence[Sequence[Status]]) -> Sequence[Status]:
     return snapshots[-1]
 
 
-def test_the_loss_of_a_process_is_survived(tmp_path: Path) -> None:
-    experiment, engine, killed = shapes(settings={"every": 5}), Watched(threads=1), False
-    for (run,) in sweep([experiment], tmp_path, engine=engine, snapshot_seconds=0):
-        if not killed and run.state == "running" and run.step >= 20:
-            killed = not engine.job.process.kill()
-    assert killed and run.state == "finished" and lives(tmp_path) == 2
-    assert history(run.path) == alone(experiment, tmp_path / "alone")
+def begin(children: Children, start: Sequence[str], *more: str, cwd: Path, err: Path) -> int:
+    """Begin a sweep whose runs are forks; return its process."""
+    words = [*start, "sweep", "grid.toml", "--workers", "2", "--threads", "1", *more]
+    return children.start(*words, cwd=cwd, env=ENV, out=Path(os.devnull), err=err, forks=True)
+
+
+def test_the_loss_of_a_process_is_survived(children: Children, tmp_path: Path) -> None:
+    settings = {"every": 5, "limit": 40}
+    (tmp_path / "grid.toml").write_text(
+        'title = "A test"\n' + grid("er", "1").replace("{limit = 40}", "{limit = 40, every = 5}")
+    )
+    start, more = ("-m", "earl"), ("--snapshot-seconds", "0")
+    sweeping = begin(children, start, *more, cwd=tmp_path, err=tmp_path / "err")
+    out = tmp_path / "runs"
+    wait_for(lambda: evaluations(out) >= 2)
+    (worker,) = below(sweeping)
+    os.kill(worker, signal.SIGKILL)
+    assert children.wait() == 0 and lives(out) == 2
+    experiment = shapes(stream="disjoint", settings=settings)
+    assert history(out / experiment.path()) == alone(experiment, tmp_path / "alone")
 
 
 def test_a_run_that_is_killed_before_it_comes_any_further_is_given_up(tmp_path: Path) -> None:
@@ -223,20 +237,23 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(children: Children, tmp_
     assert [run.state for run in runs] == ["waiting", "finished"]  # the next sweep tries again
 
 
-def test_ctrl_c_on_a_terminal_saves_every_run(tmp_path: Path) -> None:
+# It leads a session that the terminal controls.
+AT_A_TERMINAL = """
+import os
+os.setsid()
+os.close(os.open(os.ttyname(2), os.O_RDWR))
+from earl.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_on_a_terminal_saves_every_run(children: Children, tmp_path: Path) -> None:
     """Typed into a pseudo-terminal, where it reaches the runs as well as the sweep."""
     (tmp_path / "grid.toml").write_text(
         GRID.replace("shapes", "digits").replace("[1, 2, 3]", "[1, 2]") + "settings = {every = 5}"
     )
     typist, terminal = pty.openpty()
-    process = start(
-        *("grid.toml", "--workers", "2", "--threads", "1"),
-        cwd=tmp_path,
-        stdin=terminal,
-        stdout=subprocess.DEVNULL,
-        stderr=terminal,
-        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # it controls the session
-    )
+    begin(children, ("-c", AT_A_TERMINAL), cwd=tmp_path, err=Path(os.ttyname(terminal)))
     os.close(terminal)
     shown, typed = b"", False
     while True:
@@ -247,7 +264,7 @@ def test_ctrl_c_on_a_terminal_saves_every_run(tmp_path: Path) -> None:
         if not typed and len(histories(tmp_path)) == 2 and all(histories(tmp_path).values()):
             typed = bool(os.write(typist, b"\x03"))
     os.close(typist)
-    assert process.wait() == 130
+    assert children.wait() == 130
     for words in (b"0 of 8 runs finished, 2 running, 6 waiting", b"seed 2", b"digits/disjoint/er"):
         assert words in shown
     assert b"every run is saved. Go on with the same command: earl sweep grid.toml" in shown

@@ -1,11 +1,10 @@
 """What a sweep is said to cost, beside what runs of it really cost."""
 
 import json
+from collections.abc import Callable
 
 import pytest
-from typer.testing import CliRunner
 
-from earl.cli.app import app
 from earl.errors import InvalidSetting
 from earl.evaluation.loop import learn_online
 from earl.experiments.experiment import Experiment
@@ -79,11 +78,12 @@ def test_data_of_one_s_own_have_no_known_cost() -> None:
         Costs().of_run(experiment)
 
 
-def test_the_command_tells_hours_of_a_device() -> None:
-    answer = CliRunner().invoke(
-        app, ["reproduce", "fig-tsne", "--scale", "small", "--cost", "--tflops", "1", "--json"]
-    )
-    assert answer.exit_code == 0, answer.output
-    [(name, cost)] = json.loads(answer.stdout).items()
+def test_the_command_tells_hours_of_a_device(
+    typed: Callable[..., tuple[int, str, str]],
+) -> None:
+    words = ("reproduce", "fig-tsne", "--scale", "small", "--cost", "--tflops", "1", "--json")
+    code, out, err = typed(*words)
+    assert code == 0, err
+    [(name, cost)] = json.loads(out).items()
     assert name == "fig-tsne" and cost["runs"] == 1
     assert cost["hours"] == pytest.approx((cost["training"] + cost["exams"]) / 3.6e15)
