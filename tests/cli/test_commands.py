@@ -5,7 +5,6 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -160,10 +159,11 @@ def test_the_demo_compares_draws_and_stays_in_its_place(
     assert {p.name for p in home.iterdir()} <= {"cache"}
 
 
-def test_torchrun_does_not_repeat_what_it_cannot_divide() -> None:
+def test_torchrun_does_not_repeat_what_it_cannot_divide(
+    monkeypatch: pytest.MonkeyPatch, typed: Callable[..., tuple[int, str, str]]
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     for size, code in (("2", 1), ("1", 0)):
-        launched = ENV | {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": size}
-        command = [sys.executable, "-m", "earl", "list"]
-        done = subprocess.run(command, capture_output=True, text=True, env=launched, check=False)
-        assert done.returncode == code
-        assert ("start earl list alone" in done.stderr) == (size == "2")
+        monkeypatch.setenv("WORLD_SIZE", size)
+        ended, _, said = typed("list")
+        assert ended == code and ("start earl list alone" in said) == (size == "2")

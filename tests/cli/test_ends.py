@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from earl.cli import end as cli_end
+from fresh import python
 
 Typed = Callable[..., tuple[int, str, str]]
 Raising = Callable[[BaseException], None]
@@ -127,8 +128,7 @@ def test_the_package_imports_nothing_before_ctrl_c_is_looked_after() -> None:
     code = (
         "import sys; old = set(sys.modules); import earl.__main__; print(*set(sys.modules) - old)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == {"earl", "earl.__main__"}
+    assert set(python(code).split()) == {"earl", "earl.__main__"}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"earl": "earl.__main__:main"}
     assert project["name"] == "earl-learn"  # on the package index `earl` is somebody else's

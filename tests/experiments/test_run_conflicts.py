@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from test_rundirectory import stopped_at
 from earl.errors import DataNotFound, EarlError, RunConflict
 from earl.experiments.recipes import RECIPES
 from earl.experiments.runs.directory import RunDirectory
+from fresh import python
 from small_runs import assert_same, experiment, finish, stop
 
 
@@ -55,11 +54,8 @@ def test_the_same_experiment_in_a_new_process_gives_the_same_bytes(
         "for _ in run.run(threads=1, snapshot_seconds=0): pass"
     )
     other = "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0"
-    subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), json.dumps(whole.experiment.as_dict())],
-        env=os.environ | {"PYTHONHASHSEED": other},
-        check=True,
-    )
+    told = json.dumps(whole.experiment.as_dict())
+    python(script, str(tmp_path), told, env=os.environ | {"PYTHONHASHSEED": other})
     assert_same(RunDirectory(tmp_path), whole)
 
 

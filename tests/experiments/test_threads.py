@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from earl.experiments.machine import (
     usable_device,
 )
 from earl.experiments.runs.directory import RunDirectory
+from fresh import python
 from small_runs import stop
 
 
@@ -119,10 +118,7 @@ def test_idle_threads_sleep_before_torch_is_there_unless_the_user_wants_otherwis
     given: dict[str, str], found: str
 ) -> None:
     env = {n: v for n, v in os.environ.items() if n not in ("OMP_WAIT_POLICY", "KMP_BLOCKTIME")}
-    done = subprocess.run(
-        [sys.executable, "-c", POLICY], capture_output=True, text=True, env=env | given, check=True
-    )
-    assert done.stdout.splitlines()[-1] == found
+    assert python(POLICY, env=env | given).splitlines()[-1] == found
 
 
 @pytest.mark.parametrize("name", ["cuda:99", "foo", "", "meta"])
