@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
-from earl.data.sets import folder, imagenet, parquet
+from earl.data.sets import csv_list, folder, imagenet, parquet
 from earl.data.source import Source
 from pictures import encoded
 
@@ -31,6 +31,12 @@ def load_photos(tmp_path, **changes):
     """Load the folder `photos`; return the data set and all calls that tell of progress."""
     seen = []
     return load_folder(tmp_path, progress=lambda *p: seen.append(p), **changes), seen
+
+
+def load_csv(tmp_path, data, **changes):
+    """Write a list of images and load it."""
+    (tmp_path / "labels.csv").write_bytes(data if isinstance(data, bytes) else data.encode())
+    return csv_list.load(source(tmp_path, path=str(tmp_path / "labels.csv"), **changes))
 
 
 def load_parquet(tmp_path, **changes):

@@ -23,6 +23,7 @@ from earl.data import seals
 from earl.data.sets.cifar import cifar10
 from earl.data.source import Source
 from earl.errors import UnknownName
+from earl.experiments.machine import thread_count
 from earl.experiments.runs.records import find_runs
 from earl.methods.earl.earl import EARL
 
@@ -129,17 +130,12 @@ def test_the_runs_of_which_a_table_is_timed_are_whole_and_differ_in_their_seeds(
 
 
 def test_rows_run_on_one_thread_and_give_the_others_back() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    def row(effort: Effort) -> Iterator[Measured]:
+        yield Measured(case="threads", value=torch.get_num_threads())
 
-        def row(effort: Effort) -> Iterator[Measured]:
-            yield Measured(case="threads", value=torch.get_num_threads())
-
+    with thread_count(2):
         found = list(measure_rows({"row": row}, Effort(seconds=0, turns=1)))
         assert found[0][1].value == 1 and torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 # ---- subjects

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -96,14 +95,13 @@ def test_on_a_terminal_there_is_a_live_bar(children: Children, tmp_path: Path) -
     words, env = ["run", "--method", "er", *SHAPES], ENV | {"TERM": "xterm"}
     terminal, nowhere = Path(os.ttyname(end)), Path(os.devnull)
     children.start("-m", "earl", *words, cwd=tmp_path, env=env, out=nowhere, err=terminal)
+    os.close(end)
     shown = b""
-    with ThreadPoolExecutor(1) as pool:
-        code = pool.submit(lambda: (children.wait(), os.close(end))[0])
-        with suppress(OSError):  # by then the other end is closed
-            while True:
-                shown += os.read(main, 4096)
+    with suppress(OSError):  # by then the other end is closed
+        while True:
+            shown += os.read(main, 4096)
     os.close(main)
-    assert code.result() == 0
+    assert children.wait() == 0
     assert b"160/160" in shown and b"on 4 classes" in shown
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,14 @@ WIDTHS = ("d", "hidden")  # and two of a method
 DEEP = {"frozen", "codebooks"}  # settings that need eight blocks and many channels
 
 
+@cache
+def opened(name: str) -> SweepFile:
+    return SweepFile.open(FILES[name])
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_parses_and_names_a_table_or_figure(name: str) -> None:
-    file = SweepFile.open(FILES[name])
+    file = opened(name)
     assert file.experiments
     if name.removesuffix("-small") in files():
         assert file.table == name.removesuffix("-small")
@@ -42,7 +48,7 @@ def test_every_table_of_runs_in_the_paper_has_its_file_in_two_sizes() -> None:
 
 @pytest.mark.parametrize("table", sorted(ROWS))
 def test_a_file_runs_every_row_that_the_paper_has(table: str) -> None:
-    experiments = SweepFile.open(FILES[table]).experiments
+    experiments = opened(table).experiments
     for row in ROWS[table]:
         if row.name == "SCR++" or (table in ("imagenet", "clear") and row.method == "oddl"):
             continue  # the paper's other name for SCR; and ODDL is not in these
@@ -59,7 +65,7 @@ def test_a_file_runs_every_row_that_the_paper_has(table: str) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_file_has_a_projection_in_proportion_to_its_network(name: str) -> None:
     """Of 64 channels the paper makes d = 4096; a narrower network must not inherit all of it."""
-    for experiment in SweepFile.open(FILES[name]).experiments:
+    for experiment in opened(name).experiments:
         values = experiment.values()
         if "hidden" not in values or experiment.embedded:  # no network of theirs
             continue
@@ -73,7 +79,7 @@ def test_a_small_file_has_a_projection_in_proportion_to_its_network(name: str) -
 def test_the_online_accuracy_is_compared_at_equal_flops() -> None:
     """It is a figure of the paper's section on computational constraint."""
     for name in ("fig-online-accuracy", "fig-online-accuracy-small"):
-        experiments = SweepFile.open(FILES[name]).experiments
+        experiments = opened(name).experiments
         assert {(e.match, e.to) for e in experiments} == {("flops", "er")}
         assert {"er", "earl"} <= {e.method for e in experiments}
 
@@ -93,7 +99,7 @@ def smoke(experiment: Experiment) -> Experiment:
 
 def kinds(name: str) -> list[Experiment]:
     """Return one experiment of every kind that a file holds, whatever its size, seed and stream."""
-    experiments = SweepFile.open(FILES[name]).experiments
+    experiments = opened(name).experiments
     alike = {str(e.path()): e for e in (smoke(replace(e, seed=1)) for e in experiments)}
     return list(alike.values())
 
@@ -151,7 +157,7 @@ def test_a_dry_run_lists_the_runs_of_one_scale(tmp_path: Path, typed: Typed) -> 
     words = ("ablation", "--scale", "small", "--dry-run", "--json", "--out", tmp_path)
     code, text, _ = typed("reproduce", *words)
     runs = json.loads(text)["runs"]
-    assert code == 0 and len(runs) == len(SweepFile.open(FILES["ablation-small"]).experiments)
+    assert code == 0 and len(runs) == len(opened("ablation-small").experiments)
     assert not list(tmp_path.iterdir())
 
 
@@ -162,6 +168,6 @@ def test_a_wrong_name_gets_a_suggestion(words: tuple[str, ...], typed: Typed) ->
 
 
 def test_no_method_is_missing_from_the_experiments() -> None:
-    used = {e.method for name in files() for e in SweepFile.open(FILES[name]).experiments}
-    used |= {e.method for e in SweepFile.open(FILES["embeddings-small"]).experiments}
+    used = {e.method for name in files() for e in opened(name).experiments}
+    used |= {e.method for e in opened("embeddings-small").experiments}
     assert set(METHODS.names()) - used <= {"smooth-replay"}  # others may register their own

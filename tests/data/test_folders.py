@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from datasets_trees import load_folder, png, save, source, write_parquet
-from earl.data.sets import csv_list as table
-from earl.data.sets import parquet
+from datasets_trees import load_csv, load_folder, load_parquet, png, save, write_parquet
 from earl.data.splits import TEST, TRAIN, meaning, resembles
 from earl.errors import DataNotFound
 
@@ -117,12 +115,11 @@ def test_one_class_is_nothing_to_learn(tmp_path):
 def test_one_class_is_nothing_to_learn_from_lists_and_tables_either(tmp_path):
     for n in range(4):
         save(tmp_path / f"{n}.png", seed=n)
-    (tmp_path / "l.csv").write_text("path,label\n" + "".join(f"{n}.png,x\n" for n in range(4)))
     with pytest.raises(DataNotFound, match="images of 1 class only: x"):
-        table.load(source(tmp_path, path=str(tmp_path / "l.csv")))
+        load_csv(tmp_path, "path,label\n" + "".join(f"{n}.png,x\n" for n in range(4)))
     write_parquet(tmp_path / "set" / "all.parquet", [(png(n), 1) for n in range(4)], ["a", "b"])
     with pytest.raises(DataNotFound, match="images of 1 class only: b"):
-        parquet.load(source(tmp_path, path=str(tmp_path / "set")))
+        load_parquet(tmp_path)
 
 
 def test_info_says_why_a_folder_is_no_data_set(tmp_path, typed):
@@ -135,14 +132,13 @@ def test_parquet_and_lists_know_the_same_names(tmp_path):
     rows = [(png(n), n % 2) for n in range(6)]
     write_parquet(tmp_path / "set" / "Trainings-0.parquet", rows)
     write_parquet(tmp_path / "set" / "Vals-0.parquet", rows[:2])
-    data = parquet.load(source(tmp_path, path=str(tmp_path / "set")))
+    data = load_parquet(tmp_path)
     assert (len(data.train), len(data.test)) == (6, 2)
     lines = ["path,label,split"]
     for n, split in enumerate(("Train", "trains", "TESTS", "Validations")):
         save(tmp_path / f"{n}.png", seed=n)
         lines.append(f"{n}.png,{n % 2},{split}")
-    (tmp_path / "l.csv").write_text("\n".join(lines))
-    data = table.load(source(tmp_path, path=str(tmp_path / "l.csv")))
+    data = load_csv(tmp_path, "\n".join(lines))
     assert (len(data.train), len(data.test)) == (2, 2)
 
 

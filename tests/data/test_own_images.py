@@ -85,8 +85,7 @@ def test_image_size_follows_the_median_unless_given(tmp_path):
 
 
 def test_mean_and_std_are_of_the_training_images_or_as_given(tmp_path):
-    for n in range(6):
-        save(tmp_path / "photos" / "train" / "ab"[n % 2] / f"{n}.png", (32, 32), seed=n)
+    write_photos(tmp_path / "photos" / "train", (32, 32), n=3)
     save(tmp_path / "photos" / "test" / "a" / "0.png", colour=(0, 0, 0))
     data = load_folder(tmp_path)
     pixels = all_images(data.train).double() / 255

@@ -7,14 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from datasets_trees import all_images, jpeg, load_parquet, png, save, source, write_parquet
-from earl.data.sets import csv_list as table
+from datasets_trees import all_images, jpeg, load_csv, load_parquet, png, save, write_parquet
 from earl.errors import BrokenImage, DataNotFound, EarlError, InvalidInput
-
-
-def load_csv(tmp_path, text, **changes):
-    (tmp_path / "labels.csv").write_text(text, encoding="utf-8")
-    return table.load(source(tmp_path, path=str(tmp_path / "labels.csv"), **changes))
 
 
 def test_csv_with_every_column(tmp_path):

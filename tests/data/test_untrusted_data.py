@@ -7,6 +7,7 @@ import pytest
 
 from datasets_trees import (
     WNIDS,
+    load_csv,
     load_parquet,
     png,
     save,
@@ -40,9 +41,8 @@ def test_a_list_that_is_no_plain_text_is_one_line(kind, tmp_path, typed):
     data, message = TABLES[kind]
     for name in "abcd":
         save(tmp_path / f"{name}.png")
-    (tmp_path / "labels.csv").write_bytes(data)
     with pytest.raises(InvalidInput, match=message):
-        table.load(source(tmp_path, path=str(tmp_path / "labels.csv")))
+        load_csv(tmp_path, data)
     code, _, err = typed("data", "prepare", f"csv:{tmp_path / 'labels.csv'}")
     assert code == 1 and err.startswith("earl: ") and err.count("\n") == 1 and len(err) < 400
 
@@ -51,8 +51,7 @@ def test_the_list_itself_is_fine_with_and_without_a_mark(tmp_path):
     for name in "abcd":
         save(tmp_path / f"{name}.png")
     for data in (LINES.encode(), LINES.encode("utf-8-sig"), LINES.replace("\n", "\r\n").encode()):
-        (tmp_path / "labels.csv").write_bytes(data)
-        found = table.load(source(tmp_path, path=str(tmp_path / "labels.csv")))
+        found = load_csv(tmp_path, data)
         assert found.class_names == ("x", "y") and len(found.train) == len(found.test) == 2
 
 

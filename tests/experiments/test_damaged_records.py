@@ -16,7 +16,8 @@ from earl.experiments.runs import directory as rundirectory
 from earl.experiments.runs.files import read_record
 from earl.experiments.runs.seals import read_summary
 
-READERS = ("table {}", "resume {}", "export csv {} -o out", "figure curves {} -o out.png")
+READERS = ("table {}", "resume {}", "export csv {} -o out")
+DRAWS = "figure curves {} -o out.png"  # which takes longer than they do
 WRONG = (None, True, -1, 1e999, "text", [], {}, [[]], {"a": {}}, "\x1b[31m")
 
 
@@ -91,7 +92,7 @@ def test_no_damage_to_a_record_is_a_traceback(
         shutil.rmtree("copy", ignore_errors=True)
         shutil.copytree(run, "copy")
         Path("copy", name).write_bytes(data)
-        reader = READERS[number % len(READERS)]  # all of them read both files
+        reader = DRAWS if number % 10 == 9 else READERS[number % 3]  # all of them read both files
         if fault := ends_badly(reader.format("copy").split(), capsys):
             found.append(f"{data[:200]!r}: {fault}")
     assert found == []

@@ -37,6 +37,15 @@ def images_of(data):
     return [all_images(split).clone() for split in (data.train, data.test)]
 
 
+@pytest.fixture
+def entry(tmp_path):
+    """The copy of photos in the cache."""
+    write_photos(tmp_path / "photos")
+    load_folder(tmp_path)
+    (found,) = (tmp_path / "cache").iterdir()
+    return found
+
+
 @SIDES
 def test_a_rotten_bit_of_the_cache_is_found_wherever_it_is(side, tmp_path):
     write_photos(tmp_path / "photos", (side, side))
@@ -59,20 +68,14 @@ def test_a_rotten_bit_of_the_cache_is_found_wherever_it_is(side, tmp_path):
             assert not any("damaged" in note for note in again.notes)
 
 
-def test_a_missing_file_of_the_cache_is_named_in_the_note(tmp_path):
-    write_photos(tmp_path / "photos")
-    load_folder(tmp_path)
-    (entry,) = (tmp_path / "cache").iterdir()
+def test_a_missing_file_of_the_cache_is_named_in_the_note(entry, tmp_path):
     (entry / "test.labels.npy").unlink()
     assert load_folder(tmp_path).notes[-1].endswith("made anew: test.labels.npy is missing")
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["manifest.json", "train.images.npy", "test.files.json"])
-def test_a_pipe_in_the_cache_is_damage_and_nothing_to_wait_for(name, tmp_path):
-    write_photos(tmp_path / "photos")
-    load_folder(tmp_path)
-    (entry,) = (tmp_path / "cache").iterdir()
+def test_a_pipe_in_the_cache_is_damage_and_nothing_to_wait_for(name, entry, tmp_path):
     (entry / name).unlink()
     os.mkfifo(entry / name)
     assert (
@@ -119,10 +122,7 @@ def test_a_large_image_that_is_replaced_meanwhile_is_named_when_it_is_read(tmp_p
     assert data.train.images[torch.tensor([1])].shape == (1, 3, 224, 224)
 
 
-def test_a_copy_of_the_format_before_is_prepared_anew_and_goes(tmp_path):
-    write_photos(tmp_path / "photos")
-    load_folder(tmp_path)
-    (entry,) = (tmp_path / "cache").iterdir()
+def test_a_copy_of_the_format_before_is_prepared_anew_and_goes(entry, tmp_path):
     manifest = json.loads((entry / "manifest.json").read_text())
     old = entry.with_name("folder-photos-0123456789abcdef")
     shutil.copytree(entry, old)
@@ -134,10 +134,7 @@ def test_a_copy_of_the_format_before_is_prepared_anew_and_goes(tmp_path):
     ]
 
 
-def test_a_manifest_without_its_hash_is_none(tmp_path):
-    write_photos(tmp_path / "photos")
-    load_folder(tmp_path)
-    (entry,) = (tmp_path / "cache").iterdir()
+def test_a_manifest_without_its_hash_is_none(entry):
     text = (entry / "manifest.json").read_text()
     changed = json.loads(text) | {"class_names": ["b", "a"]}
     for data in (json.dumps(changed).encode(), b"[]", b"[" * 100_000):

@@ -159,9 +159,8 @@ def test_without_names_or_numbers_classes_arrive_in_order_and_a_note_says_so(tmp
 def test_a_part_of_the_data_set_may_arrive(tmp_path):
     rows = records()[:10]
     data = dataset()
-    assert read(write(tmp_path / "s.json", rows), data).order.tolist() == [
-        image(data, row) for row in rows
-    ]
+    found = read(write(tmp_path / "s.json", rows), data).order.tolist()
+    assert found == [image(data, row) for row in rows]
 
 
 def other(field, value, rows=None):

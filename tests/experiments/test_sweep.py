@@ -1,5 +1,6 @@
 """Sweeps as they happen: real processes that finish, fail, are killed, and go on."""
 
+import json
 import os
 import pty
 import random
@@ -22,14 +23,14 @@ from earl.experiments.sweeps.sweepfile import SweepFile
 from processes import below
 from small_runs import finish as run_to_its_end
 
-GRID = """
-title = "A test"
-[[grid]]
-method = ["er", "earl"]
-dataset = "shapes"
-stream = ["disjoint", "gaussian"]
-seed = [1, 2, 3]
-"""
+BOTH: dict[str, object] = {"method": ["er", "earl"], "stream": ["disjoint", "gaussian"]}
+
+
+def grid(settings: str, **fields: object) -> str:
+    """Return a sweep file of one grid; unless other fields are given, of ER on one stream."""
+    usual = {"method": "er", "dataset": "shapes", "stream": "disjoint", "seed": 1}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in (usual | fields).items()]
+    return "\n".join(['title = "A test"', "[[grid]]", *lines, f"settings = {{{settings}}}"])
 
 
 def shapes(method: str = "er", **given: object) -> Experiment:
@@ -86,15 +87,10 @@ def lives(out: Path) -> int:
     return sum(log.read_text().count("$ earl run") for log in out.rglob("log.txt"))
 
 
-def grid(method: str, seeds: str) -> str:
-    names = f'method = "{method}"\ndataset = "shapes"\nstream = "disjoint"\nseed = {seeds}'
-    return f"[[grid]]\n{names}\nsettings = {{limit = 40}}\n"
-
-
 def test_a_sweep_finishes_all_runs_and_a_second_one_does_nothing(
     children: Children, tmp_path: Path
 ) -> None:
-    (tmp_path / "grid.toml").write_text('title = "A test"\n' + grid("er", "[2, 3]"))
+    (tmp_path / "grid.toml").write_text(grid("limit = 40", seed=[2, 3]))
     words = ["-m", "earl", "sweep", "grid.toml", "--workers", "2", "--threads", "1"]
     done = children.run(*words, cwd=tmp_path, env=ENV, forks=True)
     shown, said = done.stdout, done.stderr
@@ -144,10 +140,7 @@ def disturb(
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_ends_with_the_same_bytes(tmp_path: Path) -> None:
     """The whole group is killed; then the sweep alone, whose runs stop by themselves."""
-    (tmp_path / "grid.toml").write_text(
-        GRID.replace('["disjoint", "gaussian"]', '"gaussian"').replace("[1, 2, 3]", "4")
-        + "settings = {every = 5}"
-    )
+    (tmp_path / "grid.toml").write_text(grid("every = 5", **BOTH | {"stream": "gaussian"}, seed=4))
     words = ["grid.toml", "--workers", "2", "--threads", "1", "--snapshot-seconds", "0"]
     disturb(words, tmp_path / "runs", ["group", "orphans"], random.Random(0), 20)
     assert lives(tmp_path / "runs") > 2
@@ -160,9 +153,8 @@ def test_a_sweep_that_is_killed_ends_with_the_same_bytes(tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_twelve_runs_killed_five_times_end_with_the_same_bytes(tmp_path: Path) -> None:
-    (tmp_path / "grid.toml").write_text(
-        GRID.replace("shapes", "digits") + "settings = {per_class = 12, every = 6}"
-    )
+    text = grid("per_class = 12, every = 6", **BOTH, dataset="digits", seed=[1, 2, 3])
+    (tmp_path / "grid.toml").write_text(text)
     words = ["grid.toml", "--workers", "2", "--threads", "1", "--snapshot-seconds", "0.2"]
     code, _, said = finish(start(*words, "--out", "whole", cwd=tmp_path))
     assert code == 0, said
@@ -193,9 +185,7 @@ def begin(children: Children, start: Sequence[str], *more: str, cwd: Path, err: 
 
 def test_the_loss_of_a_process_is_survived(children: Children, tmp_path: Path) -> None:
     settings = {"every": 5, "limit": 40}
-    (tmp_path / "grid.toml").write_text(
-        'title = "A test"\n' + grid("er", "1").replace("{limit = 40}", "{limit = 40, every = 5}")
-    )
+    (tmp_path / "grid.toml").write_text(grid("limit = 40, every = 5"))
     start, more = ("-m", "earl"), ("--snapshot-seconds", "0")
     sweeping = begin(children, start, *more, cwd=tmp_path, err=tmp_path / "err")
     out = tmp_path / "runs"
@@ -218,12 +208,8 @@ def test_a_run_that_is_killed_before_it_comes_any_further_is_given_up(tmp_path: 
 
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(children: Children, tmp_path: Path) -> None:
-    (tmp_path / "grid.toml").write_text(
-        GRID.replace('"shapes"', '["cifar10", "shapes"]')
-        .replace('["er", "earl"]', '"er"')
-        .replace('["disjoint", "gaussian"]', '"gaussian"')
-        .replace("[1, 2, 3]", "1")
-    )
+    text = grid("", dataset=["cifar10", "shapes"], stream="gaussian")
+    (tmp_path / "grid.toml").write_text(text)
     words = ["grid.toml", "--data-root", "nothing", "--threads", "1"]
     done = children.run("-m", "earl", "sweep", *words, cwd=tmp_path, env=ENV, forks=True)
     shown, said = done.stdout, done.stderr
@@ -249,9 +235,8 @@ main()
 
 def test_ctrl_c_on_a_terminal_saves_every_run(children: Children, tmp_path: Path) -> None:
     """Typed into a pseudo-terminal, where it reaches the runs as well as the sweep."""
-    (tmp_path / "grid.toml").write_text(
-        GRID.replace("shapes", "digits").replace("[1, 2, 3]", "[1, 2]") + "settings = {every = 5}"
-    )
+    text = grid("every = 5", **BOTH, dataset="digits", seed=[1, 2])
+    (tmp_path / "grid.toml").write_text(text)
     typist, terminal = pty.openpty()
     begin(children, ("-c", AT_A_TERMINAL), cwd=tmp_path, err=Path(os.ttyname(terminal)))
     os.close(terminal)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from test_sweep import GRID, alone, last, lives, shapes
+from test_sweep import BOTH, alone, grid, last, lives, shapes
 
 from earl.errors import EarlError, RunConflict
 from earl.experiments.runs.directory import RunDirectory
@@ -23,7 +23,7 @@ def test_a_dry_run_lists_all_runs_and_runs_none(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     alone(shapes(), tmp_path / "runs")
-    Path("grid.toml").write_text(GRID)
+    Path("grid.toml").write_text(grid("", **BOTH, seed=[1, 2, 3]))
     before = set(tmp_path.rglob("*"))
     words = ("sweep", "grid.toml", "--dry-run")
     (code, shown, _), (again, listed, _) = typed(*words), typed(*words, "--json")

@@ -64,15 +64,17 @@ def test_fewer_cores_and_fewer_threads_of_torch_are_respected(
     assert threads_for(1e15) == 2
 
 
+EXPERIMENT = Experiment(method="er", dataset="shapes", stream="disjoint")
+
+
 def threads_of(path: Path) -> int:
     found: int = json.loads((path / "experiment.json").read_text())["environment"]["threads"]
     return found
 
 
 def test_a_small_run_takes_one_thread_and_writes_it_down(tmp_path: Path) -> None:
-    experiment = Experiment(method="er", dataset="shapes", stream="disjoint")
     with thread_count(2):
-        next(moments := RunDirectory(tmp_path, experiment).run(device="cpu"))
+        next(moments := RunDirectory(tmp_path, EXPERIMENT).run(device="cpu"))
         assert torch.get_num_threads() == 1
         moments.close()
         assert torch.get_num_threads() == 2
@@ -80,9 +82,8 @@ def test_a_small_run_takes_one_thread_and_writes_it_down(tmp_path: Path) -> None
 
 
 def test_the_number_that_was_asked_for_wins_and_is_kept(tmp_path: Path) -> None:
-    experiment = Experiment(method="er", dataset="shapes", stream="disjoint")
     for threads in (2, 1):  # the second asks for another one, and goes on with the first one's
-        next(moments := RunDirectory(tmp_path, experiment).run(device="cpu", threads=threads))
+        next(moments := RunDirectory(tmp_path, EXPERIMENT).run(device="cpu", threads=threads))
         assert torch.get_num_threads() == 2
         moments.close()
         assert torch.get_num_threads() == 1  # given back
@@ -129,8 +130,7 @@ def test_a_device_that_cannot_calculate_is_refused(name: str) -> None:
 
 
 def test_a_run_that_began_on_a_device_that_is_gone_says_so(tmp_path: Path) -> None:
-    experiment = Experiment(method="er", dataset="shapes", stream="disjoint")
-    stop(RunDirectory(tmp_path, experiment), 1)
+    stop(RunDirectory(tmp_path, EXPERIMENT), 1)
     record = json.loads((tmp_path / "experiment.json").read_text())
     record["environment"]["device"] = "cuda:99"
     (tmp_path / "experiment.json").write_text(json.dumps(record))

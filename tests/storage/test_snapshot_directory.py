@@ -46,15 +46,6 @@ class Learner:
         return {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict()}
 
 
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_learner_continues_bit_for_bit(tmp_path, optimizer, channels_last):
