@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,15 +114,16 @@ def test_a_signal_saves_and_the_rest_gives_the_same_model(
 ) -> None:
     earl("learn", "whole", "photos", *SMALL)
     out, err = photos.parent / "out", photos.parent / "err"
-    words = ["-m", "earl", "learn", "model", "photos", *SMALL, "--snapshot-seconds", "0"]
-    child = children.start(*words, cwd=photos.parent, env=ENV, out=out, err=err)
-    until = time.monotonic() + 60
-    while "of 40 images" not in err.read_text() and time.monotonic() < until:
-        time.sleep(0.005)
-    os.kill(child, signal.SIGINT)
-    code, said = children.wait(), err.read_text()
+    words = ["-m", "earl", "learn", "model", "photos", *SMALL]
+    os.mkfifo(err)
+    with os.fdopen(os.open(err, os.O_RDONLY | os.O_NONBLOCK)) as lines:
+        child = children.start(*words, cwd=photos.parent, env=ENV, out=out, err=err)
+        os.set_blocking(lines.fileno(), True)
+        assert "of 40 images" in lines.readline()  # it has begun
+        os.kill(child, signal.SIGINT)
+        said = lines.read()
     skip = said.split()[-1]
-    assert code == 130 and "Stopped and saved" in said and skip.isdecimal(), said
+    assert children.wait() == 130 and "Stopped and saved" in said and skip.isdecimal(), said
     assert earl("learn", "model", "photos", "--skip", skip).returncode == 0
     folders = (photos.parent / "whole", photos.parent / "model")
     assert len({EARLClassifier.load(folder).digest() for folder in folders}) == 1
