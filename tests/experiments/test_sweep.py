@@ -184,8 +184,7 @@ def begin(children: Children, start: Sequence[str], *more: str, cwd: Path, err: 
 
 
 def test_the_loss_of_a_process_is_survived(children: Children, tmp_path: Path) -> None:
-    settings = {"every": 5, "limit": 40}
-    (tmp_path / "grid.toml").write_text(grid("limit = 40, every = 5"))
+    (tmp_path / "grid.toml").write_text(grid("limit = 100, every = 5"))
     start, more = ("-m", "earl"), ("--snapshot-seconds", "0")
     sweeping = begin(children, start, *more, cwd=tmp_path, err=tmp_path / "err")
     out = tmp_path / "runs"
@@ -193,7 +192,7 @@ def test_the_loss_of_a_process_is_survived(children: Children, tmp_path: Path) -
     (worker,) = below(sweeping)
     os.kill(worker, signal.SIGKILL)
     assert children.wait() == 0 and lives(out) == 2
-    experiment = shapes(stream="disjoint", settings=settings)
+    experiment = shapes(stream="disjoint", settings={"limit": 100, "every": 5})
     assert history(out / experiment.path()) == alone(experiment, tmp_path / "alone")
 
 

@@ -13,24 +13,23 @@ from kin import CLOSED_FORM, every_method
 SMALL, LARGE = (3, 8, 8), (3, 12, 12)
 # Of images that went through a frozen network nothing is left but features of one length.
 KEEPING = every_method(but=CLOSED_FORM)
-CLASS_MEANS = {"replay": "class_mean"}  # of NC-FSCIL
 
 
-def learner_of(method: str, settings: dict[str, str], shape: tuple[int, int, int]) -> Learner:
+def learner_of(name: str, shape: tuple[int, int, int]) -> Learner:
+    method, _, replay = name.partition(" with ")
     depth = 8 if method in ("memo", "remind", "nc-fscil") else 4  # some divide their network
-    small = {"depth": depth, "width": 4, "iterations": 0.25} | settings
+    small = {"depth": depth, "width": 4, "iterations": 0.25}
+    small |= {"replay": replay} if replay else {}
     experiment = Experiment(method=method, dataset="shapes", stream="disjoint", settings=small)
     return learner_without_data(experiment, shape, samples=30)
 
 
 @pytest.mark.parametrize("samples", [2, 25])  # still waiting, and after all phases
-@pytest.mark.parametrize("method", [*KEEPING, "nc-fscil, class means"])
+@pytest.mark.parametrize("name", [*KEEPING, "nc-fscil with class_mean"])
 def test_only_the_state_of_such_images_is_taken_and_another_changes_nothing(
-    method: str, samples: int
+    name: str, samples: int
 ) -> None:
-    method, _, others = method.partition(", ")
-    settings = CLASS_MEANS if others else {}
-    small, same, large = (learner_of(method, settings, shape) for shape in (SMALL, SMALL, LARGE))
+    small, same, large = (learner_of(name, shape) for shape in (SMALL, SMALL, LARGE))
     small.observe(*random_images(SMALL, 2, samples))
     same.load_state_dict(small.state_dict())
     assert digest(same.state_dict()) == digest(small.state_dict())
