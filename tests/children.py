@@ -23,6 +23,8 @@ from typing import Any
 IMPORTED = ("earl.cli.app", "earl.experiments.contract", "earl.experiments.runs.directory")
 IMPORTED += ("earl.estimator", "earl.service.http.server")  # which crash tests begin with
 IMPORTED += ("torch._dynamo",)  # which ONNX and tensors of odd kinds ask for
+# The environment of commands whose output is looked at
+ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "LINES": "40", "NO_COLOR": "1"}
 
 
 class Children:
@@ -87,9 +89,13 @@ def serve() -> None:
             importlib.import_module(name)
     gc.freeze()  # no child looks through it for garbage, and copies its pages
     for line in sys.stdin:
+        order = json.loads(line)
+        opened = [os.open(file, os.O_RDWR | os.O_CREAT) for file in (os.devnull, *order["files"])]
         child = os.fork()
         if child == 0:
-            live(**json.loads(line))
+            live(order["words"], order["cwd"], order["env"], opened, order["forks"])
+        for one in opened:  # what it prints to ends when it ends
+            os.close(one)
         answer(child)
         _, status = os.waitpid(child, 0)
         answer(os.waitstatus_to_exitcode(status))
@@ -101,12 +107,13 @@ def answer(number: int) -> None:
 
 
 def live(
-    words: Sequence[str], cwd: str, env: Mapping[str, str], files: Sequence[str], forks: bool
+    words: Sequence[str], cwd: str, env: Mapping[str, str], opened: Sequence[int], forks: bool
 ) -> None:
     """Be the process `python <words>` until its end."""
     os.chdir(cwd)
-    for number, file in enumerate((os.devnull, *files)):
-        os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), number)
+    for number, file in enumerate(opened):
+        os.dup2(file, number)
+        os.close(file)
     if forks:
         subprocess.Popen = Forked  # type: ignore[misc]
     be(words, env)

@@ -13,6 +13,8 @@ import torch
 from hypothesis import settings
 
 from children import Children
+from earl.cli.app import app
+from earl.cli.end import outcome
 from earl.data.dataset import Dataset
 from earl.data.sets import shapes
 from earl.errors import InvalidSetting
@@ -27,6 +29,7 @@ from earl.nn.onednn import require_bfloat16
 from earl.nn.resnet import ResNet
 from earl.randomness import Randomness
 from small_networks import DIVIDED, ONE_BLOCK
+from small_runs import finish
 
 torch.set_num_threads(1)
 settings.register_profile("earl", deadline=None, derandomize=True, print_blob=True)
@@ -75,6 +78,25 @@ def make(dataset: Dataset) -> Callable[..., Learner]:
     return make_learner
 
 
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of this test alone for data sets and for their decoded copies."""
+    monkeypatch.setenv("EARL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("EARL_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def typed(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Carry out a command line in this process; return its exit code, stdout and stderr."""
+
+    def carry_out(*words: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = outcome(app, [str(word) for word in words])
+        return (code, *capsys.readouterr())
+
+    return carry_out
+
+
 @pytest.fixture(scope="session")
 def bfloat16() -> None:
     """Skip what calculates with bfloat16, and say why, where this CPU would not survive it."""
@@ -105,6 +127,5 @@ def few_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 seed=seed,
                 settings={"per_class": 10, "every": 10},
             )
-            run = RunDirectory(folder / experiment.path(), experiment)
-            assert list(run.run(device="cpu", threads=1))
+            finish(RunDirectory(folder / experiment.path(), experiment))
     return folder

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
+from scipy.io import savemat
 
-from earl.data.sets import folder
+from earl.data.sets import csv_list, folder, imagenet, parquet
 from earl.data.source import Source
+from pictures import encoded
 
 NAMES10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
@@ -20,13 +22,26 @@ def source(tmp_path, **changes):
     return Source(**({"root": tmp_path / "data", "cache": tmp_path / "cache"} | changes))
 
 
+def load_folder(tmp_path, **changes):
+    """Load the folder `photos`."""
+    return folder.load(source(tmp_path, path=str(tmp_path / "photos"), **changes))
+
+
 def load_photos(tmp_path, **changes):
     """Load the folder `photos`; return the data set and all calls that tell of progress."""
     seen = []
-    made = source(
-        tmp_path, path=str(tmp_path / "photos"), progress=lambda *p: seen.append(p), **changes
-    )
-    return folder.load(made), seen
+    return load_folder(tmp_path, progress=lambda *p: seen.append(p), **changes), seen
+
+
+def load_csv(tmp_path, data, **changes):
+    """Write a list of images and load it."""
+    (tmp_path / "labels.csv").write_bytes(data if isinstance(data, bytes) else data.encode())
+    return csv_list.load(source(tmp_path, path=str(tmp_path / "labels.csv"), **changes))
+
+
+def load_parquet(tmp_path, **changes):
+    """Load the parquet files in the folder `set`."""
+    return parquet.load(source(tmp_path, path=str(tmp_path / "set"), **changes))
 
 
 def all_images(split):
@@ -48,16 +63,20 @@ def save(path: Path, size=(12, 12), colour=None, seed=0, **options):
     return path
 
 
+def write_photos(folder, size=(12, 12), n=8, first=0):
+    """Write two classes of different photos into a folder, and return it."""
+    for k, c in enumerate("ab"):
+        for i in range(n):
+            save(folder / c / f"{i}.png", size, seed=first + i + 100 * k)
+    return folder
+
+
 def jpeg(seed, side=32):
-    out = io.BytesIO()
-    Image.fromarray(noise(seed, side, side, 3)).save(out, "JPEG")
-    return out.getvalue()
+    return encoded(Image.fromarray(noise(seed, side, side, 3)), "JPEG")
 
 
 def png(seed, side=32):
-    out = io.BytesIO()
-    Image.fromarray(noise(seed, side, side, 3)).save(out, "PNG")
-    return out.getvalue()
+    return encoded(Image.fromarray(noise(seed, side, side, 3)))
 
 
 def cifar_arrays(classes, n_train=20, n_test=10):
@@ -182,6 +201,16 @@ def write_imagenet(root: Path, flat=False, n=3):
         where = folder / "val" if flat else folder / "val" / WNIDS[i % 4]
         save(where / name, (80, 60), colour=(30 * (i % 4), 0, 0))
     return folder
+
+
+def write_devkit(root: Path):
+    """Write the devkit's tables, whose numbers are not in the order of the names."""
+    folder = root / imagenet.DEVKIT
+    folder.mkdir(parents=True)
+    kinds = [("ILSVRC2012_ID", "f8"), ("WNID", "O"), ("words", "O")]
+    rows = [(len(WNIDS) - n, wnid, f"fish {n}") for n, wnid in enumerate(WNIDS)]
+    savemat(folder / "meta.mat", {"synsets": np.array(rows, dtype=kinds).reshape(-1, 1)})
+    (folder / imagenet.TRUTH).write_text("".join(f"{len(WNIDS) - i % 4}\n" for i in range(8)))
 
 
 def write_clear(root: Path, name="clear10", buckets=(1, 2, 3), classes=("bus", "camera"), n=3):

@@ -5,10 +5,12 @@ Where torchrun itself is not the question, forks of one process are ranks as wel
 
 import importlib
 import os
+import signal
 import socket
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from torch import Tensor, nn
 from torch.distributed import TCPStore
 from torch.testing import assert_close as close
 
+from earl.cli import app as command_line
 from earl.errors import EarlError
 from earl.experiments.catalogue import METHODS
 from earl.experiments.experiment import Experiment
@@ -123,15 +126,25 @@ def main(*methods: str) -> None:
     check_that_no_threads_are_left(ranks)
 
 
-def fork_ranks(size: int, *methods: str) -> None:
-    """Have forks of this process do as ranks; exit with as many as have failed."""
+def earl(*words: str) -> None:
+    """Carry out a command as one of the ranks."""
+    sys.argv = ["earl", *words]
+    command_line.main()
+
+
+def fork_ranks(size: int, act: Callable[..., None]) -> None:
+    """Have forks of this process act as ranks; exit with as many as have failed, or were stopped.
+
+    As torchrun does, it passes a signal on.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
         importlib.import_module("torch.distributed.optim")  # once, as every rank would
     with socket.create_server(("127.0.0.1", 0)) as listening:
         os.environ |= {"TORCHELASTIC_RUN_ID": "forks", "TORCHELASTIC_USE_AGENT_STORE": "True"}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(listening.getsockname()[1])}
-        forks = [fork_rank(rank, size, methods) for rank in range(size)]
+        forks = [fork_rank(rank, size, act) for rank in range(size)]
+        signal.signal(signal.SIGTERM, lambda number, _: [os.kill(pid, number) for pid in forks])
         store = TCPStore(  # as torchrun's is: none of the ranks keeps it
             "127.0.0.1",
             listening.getsockname()[1],
@@ -145,14 +158,16 @@ def fork_ranks(size: int, *methods: str) -> None:
     sys.exit(sum(end != 0 for end in ends))
 
 
-def fork_rank(rank: int, size: int, methods: tuple[str, ...]) -> int:
+def fork_rank(rank: int, size: int, act: Callable[..., None]) -> int:
     pid = os.fork()
     if pid == 0:
         os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
         code = 1
         try:
-            main(*methods)
+            act(*sys.argv[1:])
             code = 0
+        except SystemExit as end:
+            code = int(bool(end.code))
         except BaseException:
             traceback.print_exc()
         sys.stdout.flush()

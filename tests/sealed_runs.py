@@ -5,6 +5,7 @@ from pathlib import Path
 from earl.experiments.experiment import Experiment
 from earl.experiments.recipes import Value
 from earl.experiments.runs.directory import RunDirectory
+from small_runs import stop
 
 SMALL: dict[str, Value] = {"per_class": 3, "every": 2}  # 12 samples
 
@@ -17,8 +18,4 @@ def experiment(method: str = "er", seed: int = 1, **settings: Value) -> Experime
 
 def stopped(path: Path, of: Experiment, step: int) -> RunDirectory:
     """Return a run that was stopped, and saved, after a few samples."""
-    run = RunDirectory(path, of)
-    moments = run.run(device="cpu", threads=1)
-    next(moment for moment in moments if moment.step == step)
-    moments.close()
-    return run
+    return stop(RunDirectory(path, of), step)

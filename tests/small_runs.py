@@ -1,4 +1,4 @@
-"""Small runs on synthetic images, and what it means that two of them are the same."""
+"""Small runs on synthetic images: to the end or a part of the way, and when two are the same."""
 
 import torch
 
@@ -22,6 +22,14 @@ def experiment(
 def finish(run: RunDirectory, **given: object) -> RunDirectory:
     for _ in run.run(**({"device": "cpu", "threads": 1} | given)):
         pass
+    return run
+
+
+def stop(run: RunDirectory, step: int, **given: object) -> RunDirectory:
+    """Run up to a step and leave it there, saved; StopIteration if the stream ends before."""
+    moments = run.run(**({"device": "cpu", "threads": 1} | given))
+    next(moment for moment in moments if moment.step == step)
+    moments.close()
     return run
 
 

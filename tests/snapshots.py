@@ -49,6 +49,13 @@ def same(a, b):
     return type(a) is type(b) and repr(a) == repr(b)  # repr: nan equals nan, 0.0 not -0.0
 
 
+def flip_bit(file, place=-1, bit=0):
+    """Turn one bit of a file; unless a place is given, one of its last byte."""
+    data = bytearray(file.read_bytes())
+    data[place] ^= 1 << bit
+    file.write_bytes(data)
+
+
 def names(root):
     return sorted(path.name for path in root.iterdir())
 
@@ -61,6 +68,14 @@ def pair(size=12):
         for step in (1, 2):
             write_snapshot(root, step, example(step, size), about={"seed": 7})
         yield root, root / "snap-000000000002", root / "snap-000000000001"
+
+
+@contextlib.contextmanager
+def unchanged(root):
+    """Expect that what is done meanwhile leaves a folder as it was."""
+    before = tree(root)
+    yield
+    assert tree(root) == before
 
 
 def assert_found(root, newer, size=12):

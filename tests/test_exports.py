@@ -2,8 +2,6 @@
 
 import ast
 import json
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +9,7 @@ from types import ModuleType
 import earl
 import earl.learning
 import earl.nn
+from fresh import python
 
 
 def test_every_public_name_exists() -> None:
@@ -62,7 +61,5 @@ def test_help_lists_and_commands_that_read_runs_import_nothing_heavy(few_runs, t
     lines += [["table", runs, "--where", "method=er", "--format", "csv"]]
     lines += [["export", "csv", runs, "-o", folder]]
     lines += [["report", runs, "-o", page]] if find_spec("plotly") else []
-    words = [sys.executable, "-c", SCRIPT, json.dumps(lines)]
-    out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    found = json.loads(out)
+    found = json.loads(python(SCRIPT, json.dumps(lines)))
     assert len(found) == 1 + len(lines) and not any(found.values()), found

@@ -122,12 +122,10 @@ def leaves(command: object) -> Iterator[object]:
 
 
 @pytest.fixture
-def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: None) -> Path:
     """A folder and a home with what the pages take for granted; data sets are small."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("EARL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("EARL_CACHE", str(tmp_path / "cache"))
 
     def load(source: object) -> Dataset:
         return replace(reduced(shapes.load(), per_class=10), name="small")

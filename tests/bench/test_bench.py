@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from earl.bench import guards, neighbours, record, rows, starts
+from earl.bench import guards, neighbours, record, rows, starts, timing
 from earl.bench.measured import Measured, ratio_of
 from earl.bench.neighbours import neighbour
 from earl.bench.parts import LargestTensor, asking
@@ -23,6 +23,7 @@ from earl.data import seals
 from earl.data.sets.cifar import cifar10
 from earl.data.source import Source
 from earl.errors import UnknownName
+from earl.experiments.machine import thread_count
 from earl.experiments.runs.records import find_runs
 from earl.methods.earl.earl import EARL
 
@@ -129,17 +130,12 @@ def test_the_runs_of_which_a_table_is_timed_are_whole_and_differ_in_their_seeds(
 
 
 def test_rows_run_on_one_thread_and_give_the_others_back() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    def row(effort: Effort) -> Iterator[Measured]:
+        yield Measured(case="threads", value=torch.get_num_threads())
 
-        def row(effort: Effort) -> Iterator[Measured]:
-            yield Measured(case="threads", value=torch.get_num_threads())
-
+    with thread_count(2):
         found = list(measure_rows({"row": row}, Effort(seconds=0, turns=1)))
         assert found[0][1].value == 1 and torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 # ---- subjects
@@ -243,7 +239,8 @@ def bench(*words: str) -> tuple[int, str]:
     return done.exit_code, done.stdout
 
 
-def test_a_row_really_runs_and_its_json_is_complete() -> None:
+def test_a_row_really_runs_and_its_json_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "QUICK", Effort(seconds=0, turns=1, quick=True))
     code, out = bench("--quick", "--only", "memory", "--json")
     result = json.loads(out)
     assert code == 0 and result["quick"] is True
@@ -254,14 +251,20 @@ def test_a_row_really_runs_and_its_json_is_complete() -> None:
         assert figure["value"] > 0
 
 
-@pytest.mark.parametrize(("value", "words", "code"), [(3.0, ["--check"], 1), (3.0, [], 0)])
-def test_check_fails_where_a_target_is_missed(
-    value: float, words: list[str], code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def only_row(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+    """Let the benchmark consist of one row, which finds this value; 2 is its target."""
+
     def row(effort: Effort) -> Iterator[Measured]:
         yield Measured(case="something", value=value, target=2.0)
 
     monkeypatch.setattr(rows, "ROWS", {"step": row})
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--check"], 1), ([], 0)])
+def test_check_fails_where_a_target_is_missed(
+    words: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_row(monkeypatch, 3.0)
     found, out = bench("--quick", *words)
     assert found == code and "MISSED" in out and "≤ 2 ×" in out
 
@@ -269,10 +272,7 @@ def test_check_fails_where_a_target_is_missed(
 def test_a_full_run_is_remembered_where_it_is_told_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def row(effort: Effort) -> Iterator[Measured]:
-        yield Measured(case="something", value=1.23456, target=2.0)
-
-    monkeypatch.setattr(rows, "ROWS", {"step": row})
+    only_row(monkeypatch, 1.23456)
     file = tmp_path / "benchmarks" / "history.jsonl"
     assert bench("--check", "--history", str(file))[0] == 0
     assert bench("--quick", "--history", str(file))[0] == 0  # is not worth remembering

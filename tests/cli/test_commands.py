@@ -5,32 +5,23 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from children import Children
+from children import ENV, Children
 from earl import __version__ as version
 from earl.evaluation.history import read_history
 from earl.experiments.runs.directory import RunDirectory
 from earl.storage.files import lock_directory
 
-ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
 SHAPES = ["--dataset", "shapes", "--threads", "1"]
 
 
 Earl = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def earl(children: Children, tmp_path: Path) -> Earl:
-    """Carry out a command in a process of its own."""
-    return lambda *words: children.run("-m", "earl", *words, cwd=tmp_path, env=ENV)
 
 
 def test_run_writes_a_directory_and_prints_the_metrics(earl: Earl, tmp_path: Path) -> None:
@@ -104,14 +95,13 @@ def test_on_a_terminal_there_is_a_live_bar(children: Children, tmp_path: Path) -
     words, env = ["run", "--method", "er", *SHAPES], ENV | {"TERM": "xterm"}
     terminal, nowhere = Path(os.ttyname(end)), Path(os.devnull)
     children.start("-m", "earl", *words, cwd=tmp_path, env=env, out=nowhere, err=terminal)
+    os.close(end)
     shown = b""
-    with ThreadPoolExecutor(1) as pool:
-        code = pool.submit(lambda: (children.wait(), os.close(end))[0])
-        with suppress(OSError):  # by then the other end is closed
-            while True:
-                shown += os.read(main, 4096)
+    with suppress(OSError):  # by then the other end is closed
+        while True:
+            shown += os.read(main, 4096)
     os.close(main)
-    assert code.result() == 0
+    assert children.wait() == 0
     assert b"160/160" in shown and b"on 4 classes" in shown
 
 
@@ -167,10 +157,11 @@ def test_the_demo_compares_draws_and_stays_in_its_place(
     assert {p.name for p in home.iterdir()} <= {"cache"}
 
 
-def test_torchrun_does_not_repeat_what_it_cannot_divide() -> None:
+def test_torchrun_does_not_repeat_what_it_cannot_divide(
+    monkeypatch: pytest.MonkeyPatch, typed: Callable[..., tuple[int, str, str]]
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     for size, code in (("2", 1), ("1", 0)):
-        launched = ENV | {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": size}
-        command = [sys.executable, "-m", "earl", "list"]
-        done = subprocess.run(command, capture_output=True, text=True, env=launched, check=False)
-        assert done.returncode == code
-        assert ("start earl list alone" in done.stderr) == (size == "2")
+        monkeypatch.setenv("WORLD_SIZE", size)
+        ended, _, said = typed("list")
+        assert ended == code and ("start earl list alone" in said) == (size == "2")

@@ -5,14 +5,16 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from earl.cli import end as cli_end
-from earl.cli.app import app
-from earl.cli.end import outcome
+from fresh import python
 
+Typed = Callable[..., tuple[int, str, str]]
+Raising = Callable[[BaseException], None]
 ROOT = Path(__file__).parents[2]
 EARL = [sys.executable, "-m", "earl"]
 NEEDS_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -103,15 +105,22 @@ def test_ctrl_c_while_imports_go_on_is_no_traceback(
     assert (done.returncode, done.stderr) == (130, "earl: stopped\n")
 
 
-def test_ctrl_c_within_a_command_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def invoke(app: object, words: list[str]) -> int:
-        raise KeyboardInterrupt
+@pytest.fixture
+def raising(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+    """Let every command raise an error."""
 
-    monkeypatch.setattr(cli_end, "invoke", invoke)
-    assert outcome(app, ["list"]) == 130
-    assert capsys.readouterr().err == "earl: stopped\n"
+    def prepare(error: BaseException) -> None:
+        def invoke(app: object, words: list[str]) -> int:
+            raise error
+
+        monkeypatch.setattr(cli_end, "invoke", invoke)
+
+    return prepare
+
+
+def test_ctrl_c_within_a_command_is_one_line(raising: Raising, typed: Typed) -> None:
+    raising(KeyboardInterrupt())
+    assert typed("list") == (130, "", "earl: stopped\n")
 
 
 def test_the_package_imports_nothing_before_ctrl_c_is_looked_after() -> None:
@@ -119,10 +128,10 @@ def test_the_package_imports_nothing_before_ctrl_c_is_looked_after() -> None:
     code = (
         "import sys; old = set(sys.modules); import earl.__main__; print(*set(sys.modules) - old)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == {"earl", "earl.__main__"}
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts == {"earl": "earl.__main__:main"}
+    assert set(python(code).split()) == {"earl", "earl.__main__"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"earl": "earl.__main__:main"}
+    assert project["name"] == "earl-learn"  # on the package index `earl` is somebody else's
 
 
 @pytest.mark.parametrize(
@@ -133,40 +142,23 @@ def test_the_package_imports_nothing_before_ctrl_c_is_looked_after() -> None:
         RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"),
     ],
 )
-def test_a_lack_of_memory_is_one_line(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def invoke(app: object, words: list[str]) -> int:
-        raise error
-
-    monkeypatch.setattr(cli_end, "invoke", invoke)
-    assert outcome(app, ["list"]) == 1
-    said = capsys.readouterr().err
+def test_a_lack_of_memory_is_one_line(error: Exception, raising: Raising, typed: Typed) -> None:
+    raising(error)
+    code, _, said = typed("list")
+    assert code == 1
     assert said.startswith("earl: memory is short; a smaller batch_size") and said.count("\n") == 1
 
 
-def test_an_error_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def invoke(app: object, words: list[str]) -> int:
-        raise RuntimeError("a mistake of ours")
-
-    monkeypatch.setattr(cli_end, "invoke", invoke)
+def test_an_error_of_the_program_is_not_hidden(raising: Raising, typed: Typed) -> None:
+    raising(RuntimeError("a mistake of ours"))
     with pytest.raises(RuntimeError, match="a mistake of ours"):
-        outcome(app, ["list"])
+        typed("list")
 
 
-def test_a_group_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_alone_shows_its_help(typed: Typed) -> None:
     for words in ([], ["data"], ["stream"]):
-        assert outcome(app, words) in (0, 2)  # as this typer has it
-        out, said = capsys.readouterr()
-        assert "Commands:" in out + said
-
-
-# ---- the name on the package index
-
-
-def test_the_distribution_has_a_name_of_its_own() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["name"] == "earl-learn" and set(project["scripts"]) == {"earl"}
+        code, out, said = typed(*words)
+        assert code in (0, 2) and "Commands:" in out + said  # as this typer has it
 
 
 def test_nobody_is_told_to_install_what_belongs_to_somebody_else() -> None:

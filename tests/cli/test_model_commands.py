@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,30 +11,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from children import Children
+from children import ENV, Children
 from earl import EARLClassifier
 from estimators import LABELS, TEST, TRAIN
 
-ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
 SMALL = ["--image-size", "8", "--memory-size", "20", "--threads", "1", "--device", "cpu"]
-for setting in (
-    "depth=4",
-    "width=16",
-    "d=15",
-    "hidden=16",
-    "lr=0.003",
-    "padding=1",
-    "batch_size=8",
-):
+for setting in ("depth=4", "width=16", "d=15", "hidden=16", "padding=1", "batch_size=8"):
     SMALL += ["--set", setting]
+SMALL += ["--set", "lr=0.003"]
 
 Earl = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def earl(children: Children, photos: Path) -> Earl:
-    """Carry out a command beside the photos, in a process of its own."""
-    return lambda *words: children.run("-m", "earl", *words, cwd=photos.parent, env=ENV)
 
 
 @pytest.fixture
@@ -124,18 +109,21 @@ def test_a_broken_image_ends_learning_saved_or_is_left_out(earl: Earl, photos: P
     assert done.returncode == 0 and "40 samples" in done.stdout and "left out" in done.stderr
 
 
-def test_a_signal_saves_and_the_rest_gives_the_same_model(earl: Earl, photos: Path) -> None:
+def test_a_signal_saves_and_the_rest_gives_the_same_model(
+    earl: Earl, children: Children, photos: Path
+) -> None:
     earl("learn", "whole", "photos", *SMALL)
-    words = [sys.executable, "-m", "earl", "learn", "model", "photos", *SMALL]
-    child = subprocess.Popen(
-        words, cwd=photos.parent, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert child.stderr is not None
-    assert "of 40 images" in child.stderr.readline()  # it has begun
-    child.send_signal(signal.SIGINT)
-    _, said = child.communicate(timeout=120)
+    out, err = photos.parent / "out", photos.parent / "err"
+    words = ["-m", "earl", "learn", "model", "photos", *SMALL]
+    os.mkfifo(err)
+    with os.fdopen(os.open(err, os.O_RDONLY | os.O_NONBLOCK)) as lines:
+        child = children.start(*words, cwd=photos.parent, env=ENV, out=out, err=err)
+        os.set_blocking(lines.fileno(), True)
+        assert "of 40 images" in lines.readline()  # it has begun
+        os.kill(child, signal.SIGINT)
+        said = lines.read()
     skip = said.split()[-1]
-    assert child.returncode == 130 and "Stopped and saved" in said and skip.isdecimal(), said
+    assert children.wait() == 130 and "Stopped and saved" in said and skip.isdecimal(), said
     assert earl("learn", "model", "photos", "--skip", skip).returncode == 0
     folders = (photos.parent / "whole", photos.parent / "model")
     assert len({EARLClassifier.load(folder).digest() for folder in folders}) == 1

@@ -1,13 +1,13 @@
 """The experiments that come along: they parse, say what they reproduce, and the small ones run."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from earl.cli.app import app
 from earl.cli.reproduce import files
 from earl.evaluation.history import Evaluation
 from earl.experiments.catalogue import DATASETS, METHODS
@@ -18,6 +18,7 @@ from earl.experiments.sweeps.sweepfile import SweepFile, bundled
 from earl.report.paper import ROWS
 from run_folders import write_run
 
+Typed = Callable[..., tuple[int, str, str]]
 FILES = bundled()
 SMALL = [name for name in FILES if name.endswith("-small")]
 PICTURED = [name for name in SMALL if name.startswith("fig-") and name != "fig-k-small"]
@@ -26,9 +27,14 @@ WIDTHS = ("d", "hidden")  # and two of a method
 DEEP = {"frozen", "codebooks"}  # settings that need eight blocks and many channels
 
 
+@cache
+def opened(name: str) -> SweepFile:
+    return SweepFile.open(FILES[name])
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_parses_and_names_a_table_or_figure(name: str) -> None:
-    file = SweepFile.open(FILES[name])
+    file = opened(name)
     assert file.experiments
     if name.removesuffix("-small") in files():
         assert file.table == name.removesuffix("-small")
@@ -42,7 +48,7 @@ def test_every_table_of_runs_in_the_paper_has_its_file_in_two_sizes() -> None:
 
 @pytest.mark.parametrize("table", sorted(ROWS))
 def test_a_file_runs_every_row_that_the_paper_has(table: str) -> None:
-    experiments = SweepFile.open(FILES[table]).experiments
+    experiments = opened(table).experiments
     for row in ROWS[table]:
         if row.name == "SCR++" or (table in ("imagenet", "clear") and row.method == "oddl"):
             continue  # the paper's other name for SCR; and ODDL is not in these
@@ -59,7 +65,7 @@ def test_a_file_runs_every_row_that_the_paper_has(table: str) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_file_has_a_projection_in_proportion_to_its_network(name: str) -> None:
     """Of 64 channels the paper makes d = 4096; a narrower network must not inherit all of it."""
-    for experiment in SweepFile.open(FILES[name]).experiments:
+    for experiment in opened(name).experiments:
         values = experiment.values()
         if "hidden" not in values or experiment.embedded:  # no network of theirs
             continue
@@ -73,7 +79,7 @@ def test_a_small_file_has_a_projection_in_proportion_to_its_network(name: str) -
 def test_the_online_accuracy_is_compared_at_equal_flops() -> None:
     """It is a figure of the paper's section on computational constraint."""
     for name in ("fig-online-accuracy", "fig-online-accuracy-small"):
-        experiments = SweepFile.open(FILES[name]).experiments
+        experiments = opened(name).experiments
         assert {(e.match, e.to) for e in experiments} == {("flops", "er")}
         assert {"er", "earl"} <= {e.method for e in experiments}
 
@@ -93,7 +99,7 @@ def smoke(experiment: Experiment) -> Experiment:
 
 def kinds(name: str) -> list[Experiment]:
     """Return one experiment of every kind that a file holds, whatever its size, seed and stream."""
-    experiments = SweepFile.open(FILES[name]).experiments
+    experiments = opened(name).experiments
     alike = {str(e.path()): e for e in (smoke(replace(e, seed=1)) for e in experiments)}
     return list(alike.values())
 
@@ -133,41 +139,35 @@ def test_every_kind_of_run_in_a_small_file_works(name: str, runs: Path) -> None:
 # ---- the command
 
 
-def invoke(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["reproduce", *words])
-    return result.exit_code, result.stdout
-
-
-def test_the_command_lists_names_and_the_ledger(tmp_path: Path) -> None:
+def test_the_command_lists_names_and_the_ledger(tmp_path: Path, typed: Typed) -> None:
     write_run(tmp_path, "er", 1, [0.5], dataset="cifar10", stream="gaussian")
-    code, text = invoke("--json")
+    code, text, _ = typed("reproduce", "--json")
     assert code == 0 and set(json.loads(text)) == set(files())
-    code, text = invoke("--status", "--out", str(tmp_path), "--json")
+    code, text, _ = typed("reproduce", "--status", "--out", str(tmp_path), "--json")
     lines = json.loads(text)
     assert code == 0 and len(lines) == 626
     (ours,) = (e for e in lines if e["ours"] and e["table"] == "main" and e["metric"] == "A_AUC")
     assert ours["row"] == "ER" and ours["ours"]["mean"] == 50 and ours["ours"]["n"] == 1
     assert ours["ours"]["std"] is None and ours["gap"] == pytest.approx(50 - 60.13)
-    code, text = invoke("main", "--status", "--out", str(tmp_path))
+    code, text, _ = typed("reproduce", "main", "--status", "--out", tmp_path)
     assert code == 0 and "60.13 ± 0.56" in text and "-10.13" in text and "not run" in text
 
 
-def test_a_dry_run_lists_the_runs_of_one_scale(tmp_path: Path) -> None:
-    code, text = invoke(
-        "ablation", "--scale", "small", "--dry-run", "--json", "--out", str(tmp_path)
-    )
+def test_a_dry_run_lists_the_runs_of_one_scale(tmp_path: Path, typed: Typed) -> None:
+    words = ("ablation", "--scale", "small", "--dry-run", "--json", "--out", tmp_path)
+    code, text, _ = typed("reproduce", *words)
     runs = json.loads(text)["runs"]
-    assert code == 0 and len(runs) == len(SweepFile.open(FILES["ablation-small"]).experiments)
+    assert code == 0 and len(runs) == len(opened("ablation-small").experiments)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("words", [("ablatoin",), ("mian", "--status")])
-def test_a_wrong_name_gets_a_suggestion(words: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, ["reproduce", *words])
-    assert result.exit_code and "did you mean" in str(result.exception)
+def test_a_wrong_name_gets_a_suggestion(words: tuple[str, ...], typed: Typed) -> None:
+    code, _, err = typed("reproduce", *words)
+    assert code and "did you mean" in err
 
 
 def test_no_method_is_missing_from_the_experiments() -> None:
-    used = {e.method for name in files() for e in SweepFile.open(FILES[name]).experiments}
-    used |= {e.method for e in SweepFile.open(FILES["embeddings-small"]).experiments}
+    used = {e.method for name in files() for e in opened(name).experiments}
+    used |= {e.method for e in opened("embeddings-small").experiments}
     assert set(METHODS.names()) - used <= {"smooth-replay"}  # others may register their own

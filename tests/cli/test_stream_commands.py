@@ -1,15 +1,12 @@
 """`earl stream make`, `earl stream show` and `earl run --stream file:...`, in process."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from earl.cli.app import main
 from earl.data.dataset import Split
 from earl.data.setups import clear, gaussian
 from earl.data.streams import Schedule
@@ -19,21 +16,10 @@ SHAPES = ("--dataset", "shapes")
 
 
 @pytest.fixture
-def earl(tmp_path, monkeypatch, capsys):
-    """Call the command line in an empty directory; return (exit code, stdout, stderr)."""
+def earl(tmp_path, monkeypatch, typed):
+    """Carry out a command line in an empty directory."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["earl", *map(str, words)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+    return typed
 
 
 def test_make_then_show_then_run(earl, tmp_path):
@@ -115,13 +101,6 @@ def test_a_run_on_a_missing_or_foreign_file_is_refused(earl, tmp_path):
     (tmp_path / "s.json").write_text('{"some": "json"}')
     code, _, err = earl(*run, "--stream", "file:s.json")
     assert code == 1 and "neither a stream that earl has made" in err
-
-
-def test_help_needs_no_torch(tmp_path):
-    code = (
-        "import sys, earl.cli.app; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # ---- the picture

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from earl.cli.app import app
-from earl.cli.end import outcome
 from earl.nn.backbones import weights
 
 RUN = "run --method ncm --dataset shapes --set frozen=true --device cpu --set backbone="
@@ -51,7 +49,7 @@ def test_an_eye_that_cannot_be_had_is_one_line(
     said: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    typed: Callable[..., tuple[int, str, str]],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos" / "a").mkdir(parents=True)
@@ -60,7 +58,6 @@ def test_an_eye_that_cannot_be_had_is_one_line(
     words = f"{command}{name}".split()
     if words[0] == "learn" and name == "resnet18":
         words += ["--frozen", "true"]
-    assert outcome(app, words) == 1
-    told = capsys.readouterr().err
-    assert said in told and told.count("\n") == 1 and told.startswith("earl: ")
+    code, _, told = typed(*words)
+    assert code == 1 and said in told and told.count("\n") == 1 and told.startswith("earl: ")
     assert not (tmp_path / "model").exists() and not (tmp_path / "embedded").exists()

@@ -67,6 +67,7 @@ LINES = [  # words, exit code, and a part of what is said
     (f"{RUN} --match flops", 1, "to match a budget"),
     (f"{RUN} --match flops --to err", 1, "no method named 'err'"),
     (f"{RUN} --out file", 1, "file: Not a directory; a file stands where a folder is needed"),
+    (f"{RUN} --out file/below", 1, "file: Not a directory; a file stands where a folder is needed"),
     (f"{RUN} --sed 3", 2, "--sed"),
     ("run --method er", 2, "Missing option '--dataset'; see: earl run --help"),
     ("run", 2, "Missing option '--method'"),

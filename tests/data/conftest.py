@@ -2,12 +2,9 @@
 
 import pytest
 
-from datasets_trees import save
+from datasets_trees import write_photos
 
 
 @pytest.fixture
 def photos(tmp_path):
-    for c in "ab":
-        for n in range(5):
-            save(tmp_path / "photos" / c / f"{n}.png", (32, 32), seed=n + 10 * (c == "b"))
-    return tmp_path / "photos"
+    return write_photos(tmp_path / "photos", (32, 32), n=5)

@@ -1,6 +1,5 @@
 """CIFAR in its four layouts: the same images from each, and whole ones."""
 
-import io
 import os
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from earl.data.sets import cifar, parquet
 from earl.data.setups import gaussian
 from earl.data.streams import Stream
 from earl.errors import DataNotFound, InvalidInput, InvalidSetting
+from pictures import encoded
 
 
 def as_images(rows):
@@ -42,9 +42,8 @@ def write_cifar10_parquet(root):
     for split, (rows, labels) in zip(("train", "test"), cifar_arrays(10), strict=True):
         data = []
         for row, label in zip(rows, labels, strict=True):
-            out = io.BytesIO()
-            Image.fromarray(row.reshape(3, 32, 32).transpose(1, 2, 0)).save(out, "PNG")
-            data.append((out.getvalue(), int(label)))
+            picture = Image.fromarray(row.reshape(3, 32, 32).transpose(1, 2, 0))
+            data.append((encoded(picture), int(label)))
         path = root / "cifar10" / f"{split}-00000-of-00001.parquet"
         write_parquet(path, data, NAMES10, image="img", group=30)
 

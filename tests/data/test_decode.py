@@ -182,9 +182,7 @@ def test_floating_point_pixels_are_refused():
     ],
 )
 def test_exif_orientation_turns_the_picture_upright(orientation, turn):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    data = encoded(Image.fromarray(NOISE), "PNG", exif=exif)
+    data = encoded(Image.fromarray(NOISE), "PNG", exif=turned(orientation))
     assert (rgb(data) == turn(NOISE)).all()
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from scipy.io import savemat
 
 from datasets_trees import (
     WNIDS,
@@ -14,6 +13,7 @@ from datasets_trees import (
     save,
     source,
     write_clear,
+    write_devkit,
     write_imagenet,
     write_tiny_imagenet,
 )
@@ -70,18 +70,6 @@ def test_imagenet_with_class_folders_is_not_held_in_memory(tmp_path):
     assert torch.equal(red(data.test), data.test.labels)
     assert not isinstance(data.train.images, torch.Tensor)
     assert not list((tmp_path / "cache").rglob("*images.npy"))
-
-
-def write_devkit(root):
-    """Write the devkit's table, whose numbers are not in the order of the names."""
-    folder = root / "ILSVRC2012_devkit_t12" / "data"
-    folder.mkdir(parents=True)
-    numbers = {wnid: n for n, wnid in enumerate(reversed(WNIDS), start=1)}
-    kinds = [("ILSVRC2012_ID", "f8"), ("WNID", "O"), ("words", "O")]
-    synsets = np.array([(n, w, "fish") for w, n in numbers.items()], dtype=kinds)
-    savemat(folder / "meta.mat", {"synsets": synsets.reshape(-1, 1)})
-    truth = "".join(f"{numbers[WNIDS[i % 4]]}\n" for i in range(8))
-    (folder / "ILSVRC2012_validation_ground_truth.txt").write_text(truth)
 
 
 def write_solution(root):

@@ -1,8 +1,6 @@
 """Images that stay on disk: in order, prefetched within bounds, never all in memory."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ from datasets_trees import save
 from earl.data.dataset import batches
 from earl.data.lazy import PREFETCHED, Pictures
 from earl.data.parts import hash_image
+from fresh import python
 
 
 def pictures(tmp_path, n=200, size=16, workers=2):
@@ -96,11 +95,10 @@ def test_memory_of_a_224_pixel_run_does_not_grow_with_the_data_set(tmp_path):
         for n in range(int(root.name)):
             path = root / "photos" / "ab"[n % 2] / f"{n}.jpg"
             save(path, (256, 192), colour=(n % 256, n // 4, 0))
-    command = [sys.executable, "-c", PEAK, *map(str, roots)]
     # With a fixed threshold glibc gives large blocks back at once: we measure what we hold.
     fixed = os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=fixed)
-    few, peak_few, many, peak_many = map(int, done.stdout.split())
+    shown = python(PEAK, *map(str, roots), env=fixed)
+    few, peak_few, many, peak_many = map(int, shown.split())
     assert (few, many) == (64, 320)
     more = (peak_many - peak_few) / 1024  # MB; the 256 further images are 39 MB decoded
     print(f"peak {peak_few / 1024:.0f} MB with 80 images, {more:+.1f} MB with 400")

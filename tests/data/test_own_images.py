@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datasets_trees import all_images, save, source
+from datasets_trees import all_images, load_folder, save, source, write_photos
 from earl.data.sets import folder
 from earl.errors import BrokenImage, DataNotFound, InvalidSetting
-
-
-def load_folder(tmp_path, **changes):
-    return folder.load(source(tmp_path, path=str(tmp_path / "photos"), **changes))
 
 
 def odd_pictures(where):
@@ -54,9 +50,7 @@ def test_folder_with_splits(tmp_path):
 
 
 def test_folder_without_splits_holds_a_fixed_share_out(tmp_path):
-    for c in "ab":
-        for n in range(10):
-            save(tmp_path / "photos" / c / f"{n}.png", seed=n)
+    write_photos(tmp_path / "photos", n=10)
     save(tmp_path / "photos" / "single" / "one.png")
     data = load_folder(tmp_path)
     assert data.train.labels.tolist() == [0] * 8 + [1] * 8 + [2]
@@ -71,9 +65,7 @@ def test_folder_without_splits_holds_a_fixed_share_out(tmp_path):
 
 
 def test_training_folder_alone_and_unused_splits_are_noted(tmp_path):
-    for c in "ab":
-        for n in range(4):
-            save(tmp_path / "photos" / "train" / c / f"{n}.png", seed=n)
+    write_photos(tmp_path / "photos" / "train", n=4)
     assert "held out" in load_folder(tmp_path).notes[0]
     for split in ("test", "val"):
         save(tmp_path / "photos" / split / "a" / "0.png")
@@ -83,8 +75,7 @@ def test_training_folder_alone_and_unused_splits_are_noted(tmp_path):
 def test_image_size_follows_the_median_unless_given(tmp_path):
     for side, expected in ((40, 32), (80, 64), (150, 224)):
         where = tmp_path / str(side)
-        for n in range(8):
-            save(where / "ab"[n % 2] / f"{n}.png", (side, side), seed=n)
+        write_photos(where, (side, side), n=4)
         data = folder.load(source(tmp_path, path=str(where)))
         assert data.image_shape == (3, expected, expected)
     data = folder.load(source(tmp_path, path=str(where), image_size=48))
@@ -94,8 +85,7 @@ def test_image_size_follows_the_median_unless_given(tmp_path):
 
 
 def test_mean_and_std_are_of_the_training_images_or_as_given(tmp_path):
-    for n in range(6):
-        save(tmp_path / "photos" / "train" / "ab"[n % 2] / f"{n}.png", (32, 32), seed=n)
+    write_photos(tmp_path / "photos" / "train", (32, 32), n=3)
     save(tmp_path / "photos" / "test" / "a" / "0.png", colour=(0, 0, 0))
     data = load_folder(tmp_path)
     pixels = all_images(data.train).double() / 255

@@ -7,15 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from datasets_trees import all_images, jpeg, png, save, source, write_parquet
-from earl.data.sets import csv_list as table
-from earl.data.sets import parquet
+from datasets_trees import all_images, jpeg, load_csv, load_parquet, png, save, write_parquet
 from earl.errors import BrokenImage, DataNotFound, EarlError, InvalidInput
-
-
-def load_csv(tmp_path, text, **changes):
-    (tmp_path / "labels.csv").write_text(text, encoding="utf-8")
-    return table.load(source(tmp_path, path=str(tmp_path / "labels.csv"), **changes))
 
 
 def test_csv_with_every_column(tmp_path):
@@ -91,10 +84,6 @@ def test_a_list_with_nothing_to_hold_out_says_so(tmp_path):
         load_csv(tmp_path, "path,label\na.png,x\nb.png,y\n")
     with pytest.raises(DataNotFound, match=r"labels\.csv holds no test images"):
         load_csv(tmp_path, "path,label,split\na.png,x,train\nb.png,y,train\n")
-
-
-def load_parquet(tmp_path, **changes):
-    return parquet.load(source(tmp_path, path=str(tmp_path / "set"), **changes))
 
 
 def test_parquet_with_several_shards_and_codecs(tmp_path):

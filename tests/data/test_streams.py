@@ -1,4 +1,4 @@
-"""Streams: permutations of the training set with the laws of their setup."""
+"""The disjoint and the Gaussian stream and their laws; what all setups promise: test_setups."""
 
 import itertools
 import math
@@ -9,72 +9,25 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from earl.data.dataset import Split
 from earl.data.setups import disjoint, gaussian
 from earl.data.streams import Schedule, Stream
 from earl.errors import InvalidSetting
+from splits import balanced, split_of
 
-SETUPS = {"disjoint": disjoint, "gaussian": gaussian}
-SETUP = pytest.mark.parametrize("setup", SETUPS.values(), ids=SETUPS)
 SEEDS = range(1, 7)
-
-
-def split_of(labels):
-    """Return a split of one-pixel images, the pixel telling the place modulo 256."""
-    y = torch.as_tensor(labels, dtype=torch.int64)
-    return Split((torch.arange(len(y)) % 256).byte().view(-1, 1, 1, 1), y)
-
-
-def balanced(classes, each):
-    return split_of(torch.arange(classes).repeat_interleave(each))
 
 
 CIFAR10, CIFAR100 = balanced(10, 5000), balanced(100, 500)
 
 
-# ---- what every stream is
+# ---- what both streams are
 
 
-@SETUP
-@settings(max_examples=60, deadline=None)
-@given(
-    labels=st.lists(st.sampled_from([0, 1, 4, 5, 17]), min_size=1, max_size=60),
-    seed=st.integers(0, 99),
-    data=st.data(),
-)
-def test_every_sample_arrives_exactly_once(setup, labels, seed, data):
-    tasks = data.draw(st.integers(1, len(set(labels))))
-    schedule = setup(split_of(labels), seed=seed, tasks=tasks)
-    assert sorted(schedule.order.tolist()) == list(range(len(labels)))
-    ends = schedule.boundaries
-    assert len(ends) == tasks - 1
-    assert list(ends) == sorted(set(ends)) and all(0 < end < len(labels) for end in ends)
-
-
-@SETUP
-def test_the_order_depends_on_the_seed_alone(setup):
-    split = balanced(10, 20)
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    one, same = setup(split, seed=1), setup(split, seed=1)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(one.order, same.order) and one.boundaries == same.boundaries
-    orders = [setup(split, seed=seed).order.tolist() for seed in range(8)]
-    assert len({tuple(order) for order in orders}) == 8
-
-
-@SETUP
+@pytest.mark.parametrize("setup", [disjoint, gaussian])
 def test_every_class_may_come_first(setup):
     split = balanced(4, 3)
     first = {int(split.labels[setup(split, seed=seed, tasks=4).order[0]]) for seed in range(60)}
     assert first == {0, 1, 2, 3}
-
-
-@SETUP
-@pytest.mark.parametrize("tasks", [0, -1, 1000])
-def test_an_impossible_number_of_tasks_is_refused(setup, tasks):
-    with pytest.raises(InvalidSetting, match=f"tasks = {tasks}"):
-        setup(balanced(10, 5), seed=1, tasks=tasks)
 
 
 # ---- disjoint

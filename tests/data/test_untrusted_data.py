@@ -1,13 +1,14 @@
 """Data files that are not what they should be: one line that says what to do, and exit code 1."""
 
 import os
-import sys
 
 import numpy as np
 import pytest
 
 from datasets_trees import (
     WNIDS,
+    load_csv,
+    load_parquet,
     png,
     save,
     source,
@@ -16,28 +17,12 @@ from datasets_trees import (
     write_parquet,
     write_tiny_imagenet,
 )
-from earl.cli.app import main
-from earl.data.sets import cifar, imagenet, parquet, tiny_imagenet
+from earl.data.sets import cifar, imagenet, tiny_imagenet
 from earl.data.sets import csv_list as table
 from earl.errors import DataNotFound, EarlError, InvalidInput
 from earl.storage.reading import read_text
 
-pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(autouse=True)
-def places(tmp_path, monkeypatch):
-    monkeypatch.setenv("EARL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("EARL_CACHE", str(tmp_path / "cache"))
-
-
-def earl(capsys, monkeypatch, *words):
-    """Return exit code and stderr of a command."""
-    monkeypatch.setattr(sys, "argv", ["earl", *map(str, words)])
-    with pytest.raises(SystemExit) as end:
-        main()
-    return end.value.code, capsys.readouterr().err
-
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("places")]
 
 LINES = "path,label\na.png,x\nb.png,x\nc.png,y\nd.png,y\n"
 TABLES = {
@@ -52,14 +37,13 @@ TABLES = {
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_a_list_that_is_no_plain_text_is_one_line(kind, tmp_path, capsys, monkeypatch):
+def test_a_list_that_is_no_plain_text_is_one_line(kind, tmp_path, typed):
     data, message = TABLES[kind]
     for name in "abcd":
         save(tmp_path / f"{name}.png")
-    (tmp_path / "labels.csv").write_bytes(data)
     with pytest.raises(InvalidInput, match=message):
-        table.load(source(tmp_path, path=str(tmp_path / "labels.csv")))
-    code, err = earl(capsys, monkeypatch, "data", "prepare", f"csv:{tmp_path / 'labels.csv'}")
+        load_csv(tmp_path, data)
+    code, _, err = typed("data", "prepare", f"csv:{tmp_path / 'labels.csv'}")
     assert code == 1 and err.startswith("earl: ") and err.count("\n") == 1 and len(err) < 400
 
 
@@ -67,8 +51,7 @@ def test_the_list_itself_is_fine_with_and_without_a_mark(tmp_path):
     for name in "abcd":
         save(tmp_path / f"{name}.png")
     for data in (LINES.encode(), LINES.encode("utf-8-sig"), LINES.replace("\n", "\r\n").encode()):
-        (tmp_path / "labels.csv").write_bytes(data)
-        found = table.load(source(tmp_path, path=str(tmp_path / "labels.csv")))
+        found = load_csv(tmp_path, data)
         assert found.class_names == ("x", "y") and len(found.train) == len(found.test) == 2
 
 
@@ -94,10 +77,6 @@ def write_columns(path, image, label):
     pq.write_table(pa.table({"image": image, "label": label}), path)
 
 
-def load_parquet(tmp_path):
-    return parquet.load(source(tmp_path, path=str(tmp_path / "set")))
-
-
 COLUMNS = {
     "paths alone": ([{"path": "a.png"}] * 4, r"'image\.bytes', which is missing"),
     "bytes of another kind": ([{"bytes": 3, "path": ""}] * 4, "which is of type int64"),
@@ -108,12 +87,12 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_parquet_without_bytes_is_one_line(kind, tmp_path, capsys, monkeypatch):
+def test_parquet_without_bytes_is_one_line(kind, tmp_path, typed):
     column, message = COLUMNS[kind]
     write_columns(tmp_path / "set" / "all.parquet", column, [0, 0, 1, 1])
     with pytest.raises(InvalidInput, match=rf"{message}.*image_column=NAME"):
         load_parquet(tmp_path)
-    code, err = earl(capsys, monkeypatch, "data", "prepare", f"parquet:{tmp_path / 'set'}")
+    code, _, err = typed("data", "prepare", f"parquet:{tmp_path / 'set'}")
     assert code == 1 and err.startswith("earl: ") and err.count("\n") == 1
 
 

@@ -21,7 +21,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs that have ended and one that was stopped after 9 of 12 samples."""
     folder = tmp_path_factory.mktemp("runs")
     for seed in (1, 2):
-        run = RunDirectory(folder / f"seed-{seed}", sealed_experiment(seed=seed))
-        assert list(run.run(device="cpu", threads=1))
+        finish(RunDirectory(folder / f"seed-{seed}", sealed_experiment(seed=seed)))
     stopped(folder / "seed-3", sealed_experiment(seed=3), 9)
     return folder

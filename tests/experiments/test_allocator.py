@@ -1,10 +1,10 @@
 """The allocator: blocks that are freed and asked for again do not come from the system."""
 
 import platform
-import subprocess
-import sys
 
 import pytest
+
+from fresh import python
 
 ROUNDS = """
 import resource, sys
@@ -24,13 +24,9 @@ print(told, *(faults() for _ in range(4)))
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="speaks of glibc's allocator")
 def test_memory_is_kept_between_steps() -> None:
-    def rounds(*arguments: str) -> list[str]:
-        command = [sys.executable, "-c", ROUNDS, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-
-    told, first, *later = rounds("keep")
+    told, first, *later = python(ROUNDS, "keep").split()
     assert told == "True"
     assert all(int(n) < int(first) / 20 for n in later)
-    told, first, *later = rounds()  # or there would be nothing to tell
+    told, first, *later = python(ROUNDS).split()  # or there would be nothing to tell
     assert told == "False"
     assert all(int(n) > int(first) / 4 for n in later)

@@ -3,13 +3,16 @@
 import csv
 import json
 
-import numpy as np
 import pytest
-from scipy.io import savemat
-from typer.testing import CliRunner
 
-from datasets_trees import WNIDS, save, source, write_imagenet, write_tiny_imagenet
-from earl.cli.app import app
+from datasets_trees import (
+    WNIDS,
+    save,
+    source,
+    write_devkit,
+    write_imagenet,
+    write_tiny_imagenet,
+)
 from earl.data.sets import imagenet, tiny_imagenet
 from earl.data.sets.words import read_words
 from earl.errors import MixedRuns, RunConflict
@@ -21,20 +24,15 @@ from earl.report.export.tables import export_csv, export_parquet
 from earl.report.page.page import make_page
 from earl.report.tables import make_table
 from run_folders import write_run
+from small_runs import finish
 
 SMALL = {"depth": 4, "width": 16, "every": 10, "memory_size": 8, "tasks": 2}
+pytestmark = pytest.mark.usefixtures("places")
 
 
-@pytest.fixture(autouse=True)
-def places(tmp_path, monkeypatch):
-    monkeypatch.setenv("EARL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("EARL_CACHE", str(tmp_path / "cache"))
-
-
-def finish(path, dataset):
+def run_on(path, dataset):
     made = Experiment(method="er", dataset=dataset, stream="iid", settings=SMALL)
-    for _ in RunDirectory(path, made).run(threads=1):
-        pass
+    finish(RunDirectory(path, made))
 
 
 def read_csv(file):
@@ -45,7 +43,7 @@ def test_a_run_records_the_names_and_report_and_exports_show_them(tmp_path):
     for k, c in enumerate(("Ente", "鴨")):
         for n in range(8):
             save(tmp_path / "photos" / c / f"{n}.png", (16, 16), seed=n + 100 * k)
-    finish(tmp_path / "runs" / "one", f"folder:{tmp_path / 'photos'}")
+    run_on(tmp_path / "runs" / "one", f"folder:{tmp_path / 'photos'}")
     record = json.loads((tmp_path / "runs" / "one" / "experiment.json").read_text())
     assert record["data"]["class_names"] == ["Ente", "鴨"] and "class_words" not in record["data"]
     (run,) = find_runs([tmp_path / "runs"])
@@ -102,7 +100,7 @@ def test_another_name_of_a_class_is_another_data_set_and_only_it_is_told():
 # ---- words ---------------------------------------------------------------------------------------
 
 
-def test_tiny_imagenet_shows_the_words_of_its_archive(tmp_path):
+def test_tiny_imagenet_shows_the_words_of_its_archive(tmp_path, typed):
     folder = write_tiny_imagenet(tmp_path / "data")
     words = {"n01443537": "goldfish, Carassius auratus", "n01629819": "European fire salamander"}
     text = "".join(f"{wnid}\t{of}\n" for wnid, of in words.items())
@@ -113,9 +111,9 @@ def test_tiny_imagenet_shows_the_words_of_its_archive(tmp_path):
     assert data.titles == (
         *("n01443537 (goldfish)", "n01629819 (European fire salamander)", "n01641577"),
     )
-    shown = CliRunner().invoke(app, ["data", "prepare", "tiny-imagenet"]).stdout
+    _, shown, _ = typed("data", "prepare", "tiny-imagenet")
     assert "3: n01443537 (goldfish), n01629819 (European" in shown
-    finish(tmp_path / "run", "tiny-imagenet")
+    run_on(tmp_path / "run", "tiny-imagenet")
     record = json.loads((tmp_path / "run" / "experiment.json").read_text())["data"]
     assert record["class_words"] == list(data.words)
     assert find_runs([tmp_path / "run"])[0].class_names == data.titles
@@ -137,13 +135,6 @@ def write_mapping(folder):
 
 def write_words(folder):
     (folder / "words.txt").write_text("".join(f"{w}\tfish {n}\n" for n, w in enumerate(WNIDS)))
-
-
-def write_devkit(folder):
-    (folder / imagenet.DEVKIT).mkdir(parents=True)
-    kinds = [("ILSVRC2012_ID", "f8"), ("WNID", "O"), ("words", "O")]
-    synsets = np.array([(n + 1, w, f"fish {n}") for n, w in enumerate(WNIDS)], dtype=kinds)
-    savemat(folder / imagenet.DEVKIT / "meta.mat", {"synsets": synsets.reshape(-1, 1)})
 
 
 @pytest.mark.parametrize("write", [write_mapping, write_words, write_devkit])

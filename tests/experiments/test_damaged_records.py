@@ -3,7 +3,7 @@
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ from earl.cli.app import app
 from earl.cli.end import outcome
 from earl.errors import EarlError
 from earl.experiments.runs import directory as rundirectory
-from earl.experiments.runs import files as records
-from earl.experiments.runs.files import is_summary, read_object, read_record
+from earl.experiments.runs.files import read_record
 from earl.experiments.runs.seals import read_summary
 
-READERS = ("table {}", "resume {}", "export csv {} -o out", "figure curves {} -o out.png")
+READERS = ("table {}", "resume {}", "export csv {} -o out")
+DRAWS = "figure curves {} -o out.png"  # which takes longer than they do
 WRONG = (None, True, -1, 1e999, "text", [], {}, [[]], {"a": {}}, "\x1b[31m")
 
 
@@ -92,7 +92,7 @@ def test_no_damage_to_a_record_is_a_traceback(
         shutil.rmtree("copy", ignore_errors=True)
         shutil.copytree(run, "copy")
         Path("copy", name).write_bytes(data)
-        reader = READERS[number % len(READERS)]  # all of them read both files
+        reader = DRAWS if number % 10 == 9 else READERS[number % 3]  # all of them read both files
         if fault := ends_badly(reader.format("copy").split(), capsys):
             found.append(f"{data[:200]!r}: {fault}")
     assert found == []
@@ -112,39 +112,18 @@ def test_the_harness_sees_tracebacks_where_records_are_not_checked(
     assert "Error" in ends_badly(["resume", "run"], capsys)
 
 
-def test_what_a_run_writes_passes_the_checks(run: Path) -> None:
-    record = read_record(run / "experiment.json")
-    assert record["format"] == records.FORMAT
-    summary = read_summary(run / "summary.json", record)
-    assert summary is not None and is_summary(summary)
-    assert read_summary(run / "nothing.json", record) is None
-
-
 @pytest.mark.parametrize(
-    ("file", "text", "says"),
+    ("text", "says"),
     [
-        ("summary.json", "{", "is not the summary of a run; put the file back"),
-        ("summary.json", "[]", "is not the summary of a run; put the file back"),
-        ("summary.json", "{}", "is not what was written; put the file back"),
-        ("experiment.json", "{}", "is not the record of a run; put the file back"),
-        ("experiment.json", '{"format": 3}', "has format 3; this earl reads formats 1 to 2"),
+        ("{", "is not the summary of a run; put the file back"),
+        ("[]", "is not the summary of a run; put the file back"),
+        ("{}", "is not what was written; put the file back"),
     ],
 )
-def test_the_error_names_the_file_and_what_to_do(
-    file: str, text: str, says: str, run: Path
-) -> None:
-    record = read_record(run / "experiment.json")
-    (run / file).write_text(text)
-    readers: dict[str, Callable[[Path], Any]] = {
-        "summary.json": lambda path: read_summary(path, record),
-        "experiment.json": read_record,
-    }
+def test_the_error_names_the_summary_and_what_to_do(text: str, says: str, run: Path) -> None:
+    file, record = run / "summary.json", read_record(run / "experiment.json")
+    assert read_summary(run / "nothing.json", record) is None
+    file.write_text(text)
     with pytest.raises(EarlError) as error:
-        readers[file](run / file)
-    assert str(run / file) in str(error.value) and says in str(error.value)
-
-
-def test_depth_is_no_way_out(tmp_path: Path) -> None:
-    (tmp_path / "deep").write_text("[" * 100_000)
-    with pytest.raises(EarlError, match="is not JSON"):
-        read_object(tmp_path / "deep")
+        read_summary(file, record)
+    assert str(file) in str(error.value) and says in str(error.value)

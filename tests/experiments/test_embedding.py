@@ -23,6 +23,8 @@ from earl.learning.encoded import Encoded
 from earl.nn import ResNet, View, build
 from earl.nn.backbones import Backbone
 from earl.randomness import Randomness
+from small_runs import stop
+from snapshots import flip_bit
 
 SIZE = 16
 
@@ -144,12 +146,6 @@ class Seen(nn.Module):
         return x.flatten(1)[:, :SIZE]
 
 
-def flip(file: Path) -> None:
-    data = bytearray(file.read_bytes())
-    data[-1] ^= 1
-    file.write_bytes(data)
-
-
 def other_kind(folder: Path) -> None:
     facts = json.loads((folder / embeddings.MANIFEST).read_bytes())
     facts.pop("sha256")
@@ -158,10 +154,10 @@ def other_kind(folder: Path) -> None:
 
 
 DAMAGE: dict[str, Callable[[Path], None]] = {
-    "a bit of the features": lambda folder: flip(folder / "train.features.npy"),
-    "a bit of the labels": lambda folder: flip(folder / "test.labels.npy"),
+    "a bit of the features": lambda folder: flip_bit(folder / "train.features.npy"),
+    "a bit of the labels": lambda folder: flip_bit(folder / "test.labels.npy"),
     "a missing file": lambda folder: (folder / "test.features.npy").unlink(),
-    "a manifest that was edited": lambda folder: flip(folder / "manifest.json"),
+    "a manifest that was edited": lambda folder: flip_bit(folder / "manifest.json"),
     "a later version": other_kind,
 }
 
@@ -198,11 +194,7 @@ def test_every_method_runs_on_embeddings_and_learns(
 def test_a_run_on_embeddings_goes_on_exactly(folder: Path, tmp_path: Path) -> None:
     whole = RunDirectory(tmp_path / "whole", on(folder, "earl", d=32))
     *_, last = whole.run(device="cpu", threads=1)
-    halves = RunDirectory(tmp_path / "halves", on(folder, "earl", d=32))
-    moments = halves.run(device="cpu", threads=1, snapshot_seconds=0)
-    for _ in range(60):
-        next(moments)
-    moments.close()
+    stop(RunDirectory(tmp_path / "halves", on(folder, "earl", d=32)), 60, snapshot_seconds=0)
     *_, again = RunDirectory(tmp_path / "halves").run(device="cpu", threads=1)
     assert again == last
 

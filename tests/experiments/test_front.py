@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from test_embedding import backbone
 from torch import Tensor, nn
 
 from earl.data.dataset import Dataset
@@ -9,8 +10,8 @@ from earl.experiments import learners
 from earl.experiments.experiment import Experiment
 from earl.learning.bytes_held import bytes_held
 from earl.learning.encoded import Encoded
-from earl.nn import ResNet, View, build
-from earl.nn.backbones import Backbone, halves, open_backbone
+from earl.nn import ResNet, build
+from earl.nn.backbones import halves, open_backbone
 from earl.nn.backbones import weights as stored_weights
 from earl.randomness import Randomness
 
@@ -31,15 +32,11 @@ class Halved(nn.Module):
         return self.net.stem, nn.Sequential(self.net.blocks, pool)
 
 
-def eye(network: nn.Module) -> Backbone:
-    return Backbone("small", network.eval(), View((0.5,) * 3, (0.25,) * 3), 16, "nothing", 8)
-
-
 @pytest.mark.parametrize("method", ["er", "earl"])
 def test_behind_a_frozen_front_the_last_stage_learns(
     method: str, monkeypatch: pytest.MonkeyPatch, dataset: Dataset
 ) -> None:
-    monkeypatch.setattr(learners, "open_backbone", lambda name: eye(Halved()))
+    monkeypatch.setattr(learners, "open_backbone", lambda name: backbone(Halved()))
     settings = {"backbone": "efficientnet-lite0", "frozen": "front", "memory_size": 9}
     experiment = Experiment(method=method, dataset="shapes", stream="iid", settings=settings)
     run = experiment.build(dataset=dataset)

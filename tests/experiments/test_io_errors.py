@@ -175,23 +175,6 @@ def test_a_finished_run_on_a_read_only_disk_still_tells_its_result(
     assert "er" in out and said == ""
 
 
-@pytest.mark.parametrize("words", [["run", "--method", "er", "--dataset", "shapes", "--out"]])
-@pytest.mark.parametrize("name", ["file", "file/below"])
-def test_a_file_in_the_place_of_a_folder_is_named(
-    words: list[str],
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    assert outcome(app, [*words, name]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("earl: file") and said.count("\n") == 1
-    assert "a file stands where a folder is needed" in said
-
-
 @pytest.mark.parametrize("code", sorted(ADVICE))
 def test_every_error_that_is_known_names_the_file_and_what_to_do(code: int) -> None:
     said = str(explained(OSError(code, "Something", "some/file")))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from datasets_trees import save, write_cifar10_binary, write_clear
+from datasets_trees import save, write_cifar10_binary, write_clear, write_photos
 from earl.cli.app import app
 from earl.errors import BrokenImage, EarlError, InvalidSetting, RunConflict, UnknownName
 from earl.experiments.catalogue import DATASETS, METHODS
@@ -18,34 +18,21 @@ from earl.experiments.names import OWN, Name, dataset_label
 from earl.experiments.places import Places
 from earl.experiments.recipes import RECIPES, recipe
 from earl.experiments.runs.directory import RunDirectory
+from small_runs import finish, stop
 
 SMALL = {"depth": 4, "width": 16, "every": 10, "memory_size": 8}
-
-
-@pytest.fixture(autouse=True)
-def places(tmp_path, monkeypatch):
-    monkeypatch.setenv("EARL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("EARL_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("places")
 
 
 @pytest.fixture
 def photos(tmp_path):
-    for k, c in enumerate("ab"):
-        for n in range(10):
-            save(tmp_path / "photos" / c / f"{n}.png", (16, 16), seed=n + 100 * k)
-    return tmp_path / "photos"
+    return write_photos(tmp_path / "photos", (16, 16), n=10)
 
 
 def experiment(dataset, **settings):
     return Experiment(
         method="er", dataset=dataset, stream="iid", settings=SMALL | {"tasks": 2} | settings
     )
-
-
-def finish(directory, **options):
-    for _ in directory.run(threads=1, **options):
-        pass
-    return directory
 
 
 # ---- names ---------------------------------------------------------------------------------------
@@ -142,12 +129,7 @@ def test_broken_image_stops_before_training_and_is_counted_when_skipped(photos, 
 
 def test_resumed_run_finds_its_data_where_they_were(photos, tmp_path, monkeypatch):
     whole = finish(RunDirectory(tmp_path / "whole", experiment(f"folder:{photos}")))
-    run = RunDirectory(tmp_path / "run", experiment(f"folder:{photos}"))
-    moments = run.run(threads=1)
-    for moment in moments:
-        if moment.step == 7:
-            moments.close()
-            break
+    stop(RunDirectory(tmp_path / "run", experiment(f"folder:{photos}")), 7)
     monkeypatch.delenv("EARL_CACHE")
     again = finish(RunDirectory(tmp_path / "run"))
     assert again.places.cache_root == tmp_path / "cache"
@@ -156,10 +138,7 @@ def test_resumed_run_finds_its_data_where_they_were(photos, tmp_path, monkeypatc
 
 
 def test_changed_data_do_not_continue_a_run(photos, tmp_path):
-    run = RunDirectory(tmp_path / "run", experiment(f"folder:{photos}"))
-    moments = run.run(threads=1)
-    next(moments)
-    moments.close()
+    stop(RunDirectory(tmp_path / "run", experiment(f"folder:{photos}")), 1)
     for n in range(5):
         save(photos / "a" / f"new{n}.png", (16, 16))
     with pytest.raises(RunConflict, match="train_images was 16, and is 20"):

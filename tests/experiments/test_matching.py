@@ -17,15 +17,15 @@ from earl.learning.learner import Learner
 from earl.nn.resnet import ResNet
 
 Make = Callable[..., Learner]
-CIFAR = (3, 32, 32)
 P = 11_168_832  # parameters of a ResNet-18 for small images, without a classifier
 HEAD = 32 * 513 * 4  # bytes of a growing classifier, rows ahead included
 
 
 @cache
-def cost(method: str, dataset: str = "cifar10", **settings: float) -> Cost:
-    experiment = Experiment(method=method, dataset=dataset, stream="disjoint", settings=settings)
-    return cost_of(experiment, CIFAR, 10)
+def cost(method: str, side: int = 32, **settings: float) -> Cost:
+    """Return what a method costs on images like CIFAR-10's, of which smaller ones may be given."""
+    experiment = Experiment(method=method, dataset="cifar10", stream="disjoint", settings=settings)
+    return cost_of(experiment, (3, side, side), 10)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ PASSES = {
 
 @pytest.mark.parametrize(("method", "ratio"), PASSES.items())
 def test_compute_follows_the_formula(method: str, ratio: float) -> None:
-    small = {"width": 16, "depth": 10}
+    small = {"width": 16, "depth": 6, "side": 8}
     assert cost(method, **small).flops == pytest.approx(ratio * cost("er", **small).flops, rel=0.03)
 
 
@@ -115,7 +115,7 @@ def test_residual_correction_costs_what_the_paper_s_formula_says(
 
 
 def test_stored_logits_are_counted_by_the_classes_they_know() -> None:
-    small = {"width": 4, "depth": 4}
+    small = {"width": 4, "depth": 4, "side": 8}
     derpp, xder = cost("der++", **small), cost("x-der", **small)
     for stored in (derpp, xder):
         assert stored.bytes["logits"] == 4 * 500 * (10 + 10)  # ten rows are of classes to come
@@ -222,12 +222,6 @@ def test_a_matched_run_has_its_own_directory_and_record() -> None:
 
 
 def test_the_reference_keeps_shared_settings_and_drops_those_of_the_method() -> None:
-    experiment = Experiment(
-        method="earl",
-        dataset="shapes",
-        stream="disjoint",
-        settings={"k": 3, "width": 4, "memory_size": 30, "tasks": 2},
-        match="flops",
-        to="er",
-    )
+    settings = {"k": 3, "width": 4, "memory_size": 30, "tasks": 2}
+    experiment = replace(shapes_run("earl", match="flops", to="er"), settings=settings)
     assert reference(experiment).settings == {"width": 4, "memory_size": 30, "tasks": 2}

@@ -1,8 +1,6 @@
 """Where settings come from: recorded with a run, so that results are read without its method."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from earl.experiments.experiment import Experiment
 from earl.experiments.origins import Origins, is_origins
 from earl.experiments.recipes import recipe
 from earl.experiments.runs.records import RunRecord, find_runs
+from fresh import python
 from run_folders import write_run
 
 GIVEN = {"k": 5, "lr": 0.01, "sigma": 0.2, "per_class": 10}
@@ -134,6 +133,4 @@ for words in (table, report, export, figure, ["reproduce", "--status", "--out", 
     app(words, standalone_mode=False)
 """
     (tmp_path / "out").mkdir()
-    words = [sys.executable, "-c", script, str(tmp_path), str(tmp_path / "out")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+    python(script, str(tmp_path), str(tmp_path / "out"), cwd=tmp_path)

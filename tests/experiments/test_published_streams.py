@@ -11,6 +11,7 @@ from earl.errors import DataNotFound, StreamFileError
 from earl.experiments.experiment import Experiment
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.streamfile import StreamFile
+from small_runs import finish
 
 CLASSES = ("airplane", "automobile", "aquarium fish", "bird")
 EACH = 6
@@ -158,9 +159,8 @@ def test_without_names_or_numbers_classes_arrive_in_order_and_a_note_says_so(tmp
 def test_a_part_of_the_data_set_may_arrive(tmp_path):
     rows = records()[:10]
     data = dataset()
-    assert read(write(tmp_path / "s.json", rows), data).order.tolist() == [
-        image(data, row) for row in rows
-    ]
+    found = read(write(tmp_path / "s.json", rows), data).order.tolist()
+    assert found == [image(data, row) for row in rows]
 
 
 def other(field, value, rows=None):
@@ -218,8 +218,6 @@ def test_a_run_on_a_published_file_passes_its_note_on(tmp_path):
     path = write(tmp_path / "s.json", sdp_object(rows))
     settings = {"iterations": 0.05, "every": 40}
     e = Experiment(method="er", dataset="shapes", stream=f"file:{path}", settings=settings)
-    run = RunDirectory(tmp_path / "run", e)
-    for _ in run.run(threads=1):
-        pass
+    run = finish(RunDirectory(tmp_path / "run", e))
     assert run.summary["samples"] == 40 and any("stands for another" in n for n in run.notes)
     assert [e.task for e in run.history] == [3]

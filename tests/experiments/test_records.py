@@ -93,8 +93,9 @@ def test_a_damaged_line_is_an_error_that_names_it(tmp_path):
     [
         (b"not json", "is not JSON"),
         (b"\xff\xfe", "is not JSON"),
+        (b"[" * 100_000, "is not JSON"),
         (b"[]", "is not the record of a run"),
-        (b"{}", "is not the record of a run"),
+        (b"{}", "is not the record of a run; put the file back"),
         (b'{"format": 99}', "has format 99; this earl reads formats 1 to 2"),
         (b'{"format": 1, "experiment": 3}', "is not the record of a run"),
     ],

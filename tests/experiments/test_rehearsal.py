@@ -1,11 +1,11 @@
 """What cannot be run is refused before any data are touched."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from earl.cli.app import app
-from earl.cli.end import outcome
 from earl.errors import EarlError, TooLarge
 from earl.experiments.catalogue import DATASETS, METHODS
 from earl.experiments.experiment import Experiment
@@ -13,6 +13,7 @@ from earl.experiments.loading import load_data
 from earl.experiments.prepare import rehearse
 
 CIFAR = ["run", "--method", "earl", "--dataset", "cifar10"]
+Typed = Callable[..., tuple[int, str, str]]
 OWN = ["run", "--method", "earl", "--dataset", "folder:photos"]
 
 
@@ -42,18 +43,15 @@ def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--out", "/proc/no/place"], "/proc"),
     ],
 )
-def test_of_a_known_data_set(
-    words: list[str], said: str, no_data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert outcome(app, [*CIFAR, *words]) == 1
-    assert said in capsys.readouterr().err
-    assert not list(no_data.iterdir())
+def test_of_a_known_data_set(words: list[str], said: str, no_data: Path, typed: Typed) -> None:
+    code, _, err = typed(*CIFAR, *words)
+    assert code == 1 and said in err and not list(no_data.iterdir())
 
 
 @pytest.mark.parametrize("setting", ["k=0", "negative=upside-down", "hidden=99999999999"])
-def test_of_ones_own_data(setting: str, no_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome(app, [*OWN, "--set", setting]) == 1
-    assert setting.partition("=")[0] in capsys.readouterr().err
+def test_of_ones_own_data(setting: str, no_data: Path, typed: Typed) -> None:
+    code, _, err = typed(*OWN, "--set", setting)
+    assert code == 1 and setting.partition("=")[0] in err
 
 
 @pytest.mark.parametrize("name", ["digits", "shapes"])
@@ -64,18 +62,15 @@ def test_the_shapes_that_are_known_are_those_of_the_data(name: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS.names())
 def test_what_can_be_run_passes_and_one_setting_makes_the_difference(method: str) -> None:
-    rehearse(Experiment(method=method, dataset="digits", stream="disjoint"))
+    experiment = Experiment(method=method, dataset="digits", stream="disjoint")
+    rehearse(experiment)
     too_many = {"memory_size": 10**15}  # which is refused only where the learner is made
     with pytest.raises(TooLarge, match="memory_size"):
-        rehearse(Experiment(method=method, dataset="digits", stream="disjoint", settings=too_many))
+        rehearse(replace(experiment, settings=too_many))
 
 
 def test_a_constructor_that_refuses_is_heard() -> None:
     experiment = Experiment(method="remind", dataset="digits", stream="disjoint")
     with pytest.raises(EarlError, match="blocks"):
-        rehearse(
-            Experiment(
-                method="remind", dataset="digits", stream="disjoint", settings={"frozen": 40}
-            )
-        )
+        rehearse(replace(experiment, settings={"frozen": 40}))
     rehearse(experiment)

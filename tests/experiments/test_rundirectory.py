@@ -1,27 +1,23 @@
-"""Runs as files: stopped, killed, damaged, asked for twice – and the same result each time."""
+"""Runs as files: stopped, damaged, asked for twice – and the same result each time.
+
+Kills and two processes on one run: `kills-run` and `locks` of earl.crashtest.
+"""
 
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
 
-from earl.errors import DirectoryInUse, EarlError, SnapshotError
+from earl.errors import EarlError, SnapshotError
 from earl.evaluation.history import read_history
 from earl.experiments.runs import saves
 from earl.experiments.runs.directory import RunDirectory
+from earl.experiments.runs.files import FORMAT
 from earl.storage.snapshot import read_newest
-from small_runs import SMALL, assert_same, experiment, finish
-
-KILLS = {"earl": 20, "er": 10}
+from small_runs import assert_same, experiment, finish, stop
+from snapshots import flip_bit
 
 
 def test_a_run_leaves_a_readable_record(whole: RunDirectory) -> None:
@@ -34,6 +30,7 @@ def test_a_run_leaves_a_readable_record(whole: RunDirectory) -> None:
     }
     record = json.loads((whole.path / "experiment.json").read_text())
     assert record["experiment"]["method"] == "earl" and record["settings"]["k"] == 15
+    assert record["format"] == FORMAT
     assert record["environment"]["threads"] == 1
     history = whole.history
     assert [e.step for e in history] == [20, 40, 60, 80]
@@ -59,15 +56,10 @@ def test_a_run_that_has_ended_is_not_run_again(whole: RunDirectory) -> None:
 def test_leaving_the_loop_saves_and_the_run_goes_on_exactly(
     stops: tuple[int, ...], whole: RunDirectory, tmp_path: Path
 ) -> None:
-    for stop in stops:
-        run = RunDirectory(tmp_path, experiment())
-        moments = run.run(device="cpu", threads=1)
-        for moment in moments:
-            if moment.step == stop:
-                break
-        moments.close()
+    for step in stops:
+        stop(RunDirectory(tmp_path, experiment()), step)
         newest = read_newest(tmp_path / "snapshots")
-        assert newest is not None and newest.step == stop
+        assert newest is not None and newest.step == step
     assert_same(finish(RunDirectory(tmp_path)), whole)
 
 
@@ -95,116 +87,8 @@ def test_learning_goes_on_while_a_snapshot_is_written(
     assert_same(run, whole)
 
 
-NURSERY = f"""
-import faulthandler, os, sys
-from pathlib import Path
-import torch._dynamo  # an optimiser would, in every life
-import earl.data.sets.shapes, earl.methods.earl.earl, earl.methods.er
-from earl.experiments.experiment import Experiment
-from earl.experiments.runs.directory import RunDirectory
-
-for line in sys.stdin:  # every line is a new life, born with everything imported
-    path, method = line.split()
-    child = os.fork()
-    if child == 0:
-        faulthandler.dump_traceback_later(60)  # should it ever hang, one sees where
-        names = {{"method": method, "dataset": "shapes", "stream": "gaussian"}}
-        experiment = Experiment(**names, settings={SMALL})
-        run = RunDirectory(Path(path), experiment)
-        for moment in run.run(device="cpu", threads=1, snapshot_seconds=0.0):
-            print(moment.step, flush=True)
-        print("end", flush=True)
-        os._exit(0)
-    print("born", child, flush=True)
-    os.waitpid(child, 0)
-    print("dead", flush=True)
-"""
-
-
-class Nursery:
-    """A process that starts runs as processes of their own, which can be killed one by one."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", NURSERY],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
-
-    def line(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, "the process that starts the runs has died"
-        return line.strip()
-
-    def start(self, path: Path, method: str) -> int:
-        """Start or go on with a run; return its process."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{path} {method}\n")
-        self.process.stdin.flush()
-        word, child = self.line().split()
-        assert word == "born"
-        return int(child)
-
-    def steps(self) -> Iterator[str]:
-        """Yield the run's steps, and "end" when it has ended, until its process is dead."""
-        while (line := self.line()) != "dead":
-            yield line
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    nursery = Nursery()
-    yield nursery
-    nursery.process.kill()
-    nursery.process.communicate()
-
-
-@pytest.mark.slow  # `python -m earl.crashtest kills-run` in small is in the default suite
-@pytest.mark.parametrize("method", ["earl", "er"])
-def test_killed_at_random_moments_the_run_ends_the_same(
-    method: str, nursery: Nursery, whole: RunDirectory, tmp_path: Path
-) -> None:
-    """SIGKILL at random moments, over as many runs as that takes."""
-    if method != whole.experiment.method:
-        whole = finish(RunDirectory(tmp_path / "whole", experiment(method)))
-    dice = random.Random(method)
-    kills, runs, reached = 0, 0, []
-    while kills < KILLS[method]:
-        path = tmp_path / f"run-{runs}"
-        runs += 1
-        while not (path / "summary.json").exists():
-            child = nursery.start(path, method)
-            patience = dice.randrange(20) if kills < KILLS[method] else 10**6
-            last = "0"
-            for count, last in enumerate(nursery.steps()):
-                if count == patience and last != "end":
-                    time.sleep(dice.random() * 0.01)  # anywhere inside a step or a snapshot
-                    os.kill(child, signal.SIGKILL)
-                    kills += 1
-            reached.append(last)
-        assert_same(RunDirectory(path), whole)
-    print(f"kills={kills} runs={runs} identical={runs} reached={reached}")
-    assert kills == KILLS[method]
-
-
-def test_two_processes_cannot_share_a_run(nursery: Nursery, tmp_path: Path) -> None:
-    child = nursery.start(tmp_path / "run", "er")
-    steps = nursery.steps()
-    assert next(steps) == "1"
-    with pytest.raises(DirectoryInUse, match="in use by another run"):
-        next(RunDirectory(tmp_path / "run", experiment("er")).run())
-    os.kill(child, signal.SIGKILL)
-    assert "end" not in list(steps)
-    next(RunDirectory(tmp_path / "run", experiment("er")).run())  # no cleaning up needed
-
-
 def stopped_at(path: Path, step: int) -> None:
-    moments = RunDirectory(path, experiment()).run(device="cpu", threads=1, snapshot_seconds=0.0)
-    next(moment for moment in moments if moment.step == step)
-    moments.close()
+    stop(RunDirectory(path, experiment()), step, snapshot_seconds=0.0)
 
 
 def test_a_torn_line_and_lines_after_the_snapshot_are_repaired(
@@ -220,9 +104,7 @@ def test_a_torn_line_and_lines_after_the_snapshot_are_repaired(
 def test_a_damaged_snapshot_is_skipped_with_a_note(whole: RunDirectory, tmp_path: Path) -> None:
     stopped_at(tmp_path, 45)
     newest = max((tmp_path / "snapshots").glob("snap-*"))
-    data = bytearray((newest / "state.safetensors").read_bytes())
-    data[len(data) // 2] ^= 1
-    (newest / "state.safetensors").write_bytes(data)
+    flip_bit(newest / "state.safetensors", -100)
     run = finish(RunDirectory(tmp_path))
     assert any("damaged" in note for note in run.notes)
     assert_same(run, whole)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from children import Children
+from earl.crashtest.damage import cut, flip
 from earl.errors import DamagedRun, SnapshotError
 from earl.evaluation.history import read_lines
 from earl.experiments.runs.directory import RunDirectory
@@ -62,11 +63,6 @@ def swap(of: list[bytes], dice: random.Random) -> list[bytes]:
     return of
 
 
-def flip(data: bytes, dice: random.Random) -> bytes:
-    at = dice.randrange(len(data))
-    return data[:at] + bytes([data[at] ^ 1 << dice.randrange(8)]) + data[at + 1 :]
-
-
 def lose(data: bytes, dice: random.Random) -> bytes:
     at = dice.randrange(len(data))
     return data[:at] + data[at + dice.choice([1, 1, 8, 64]) :]
@@ -82,7 +78,7 @@ KINDS: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "line dropped": lines(drop),
     "line twice": lines(double),
     "lines swapped": lines(swap),
-    "cut short": lambda data, dice: data[: dice.randrange(len(data))],
+    "cut short": cut,
     "bit": flip,
     "bytes lost": lose,
     "zeros": blank,

@@ -13,6 +13,7 @@ from earl.experiments.catalogue import STREAMS
 from earl.experiments.experiment import Experiment
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.streamfile import FORMAT, StreamFile, make, plan
+from small_runs import finish, stop
 
 CHEAP = {"iterations": 0.05, "every": 80}
 OPTIONS = {"sigma": 0.2, "tasks": 5}
@@ -180,13 +181,6 @@ def run_of(path, tmp_path, **given):
     return RunDirectory(tmp_path / "runs" / e.path(), e)
 
 
-def finish(run, steps=10_000):
-    for moment in run.run(threads=1):
-        if moment.step == steps:
-            break
-    return run
-
-
 def test_the_name_of_a_run_on_a_file_is_short_and_safe(tmp_path, path):
     odd = tmp_path / ("a b,c=1 ä" + "x" * 90 + ".json")
     odd.write_bytes(path.read_bytes())
@@ -206,7 +200,7 @@ def test_a_run_on_a_file_equals_the_run_on_its_setup(tmp_path, path):
 
 
 def test_a_stopped_run_goes_on_and_records_the_hash_of_its_file(tmp_path, path):
-    run = finish(run_of(path, tmp_path), steps=50)
+    run = stop(run_of(path, tmp_path), 50)
     record = json.loads((run.path / "experiment.json").read_text())["experiment"]
     assert record["stream_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert record["stream"] == f"file:{path}"
@@ -217,7 +211,7 @@ def test_a_stopped_run_goes_on_and_records_the_hash_of_its_file(tmp_path, path):
 
 
 def test_a_run_refuses_to_go_on_with_a_changed_file(tmp_path, path, data):
-    run = finish(run_of(path, tmp_path), steps=50)
+    run = stop(run_of(path, tmp_path), 50)
     make("gaussian", "shapes", data, seed=4, settings={}).write(path)
     with pytest.raises(RunConflict, match=r"s\.json has changed since this run began"):
         finish(RunDirectory(run.path))
@@ -226,7 +220,7 @@ def test_a_run_refuses_to_go_on_with_a_changed_file(tmp_path, path, data):
 
 
 def test_a_run_goes_on_when_its_file_has_moved(tmp_path, path):
-    run = finish(run_of(path, tmp_path), steps=50)
+    run = stop(run_of(path, tmp_path), 50)
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     path.rename(moved / "s.json")

@@ -1,5 +1,6 @@
 """Sweeps as they happen: real processes that finish, fail, are killed, and go on."""
 
+import json
 import os
 import pty
 import random
@@ -13,22 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from children import Children
+from children import ENV, Children
 from earl.experiments.experiment import Experiment
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.sweeps.engines import LocalEngine, LocalJob
 from earl.experiments.sweeps.sweep import MAX_RESTARTS, Status, in_use, survey, sweep
 from earl.experiments.sweeps.sweepfile import SweepFile
+from processes import below
+from small_runs import finish as run_to_its_end
 
-ENV = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "LINES": "40", "NO_COLOR": "1"}
-GRID = """
-title = "A test"
-[[grid]]
-method = ["er", "earl"]
-dataset = "shapes"
-stream = ["disjoint", "gaussian"]
-seed = [1, 2, 3]
-"""
+BOTH: dict[str, object] = {"method": ["er", "earl"], "stream": ["disjoint", "gaussian"]}
+
+
+def grid(settings: str, **fields: object) -> str:
+    """Return a sweep file of one grid; unless other fields are given, of ER on one stream."""
+    usual = {"method": "er", "dataset": "shapes", "stream": "disjoint", "seed": 1}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in (usual | fields).items()]
+    return "\n".join(['title = "A test"', "[[grid]]", *lines, f"settings = {{{settings}}}"])
 
 
 def shapes(method: str = "er", **given: object) -> Experiment:
@@ -37,10 +39,7 @@ def shapes(method: str = "er", **given: object) -> Experiment:
 
 def alone(experiment: Experiment, out: Path) -> bytes:
     """Carry out one run in this process, undisturbed; return its history."""
-    run = RunDirectory(out / experiment.path(), experiment)
-    for _ in run.run(device="cpu", threads=1):
-        pass
-    return history(run.path)
+    return history(run_to_its_end(RunDirectory(out / experiment.path(), experiment)).path)
 
 
 def history(path: Path) -> bytes:
@@ -88,15 +87,10 @@ def lives(out: Path) -> int:
     return sum(log.read_text().count("$ earl run") for log in out.rglob("log.txt"))
 
 
-def grid(method: str, seeds: str) -> str:
-    names = f'method = "{method}"\ndataset = "shapes"\nstream = "disjoint"\nseed = {seeds}'
-    return f"[[grid]]\n{names}\nsettings = {{limit = 40}}\n"
-
-
 def test_a_sweep_finishes_all_runs_and_a_second_one_does_nothing(
     children: Children, tmp_path: Path
 ) -> None:
-    (tmp_path / "grid.toml").write_text('title = "A test"\n' + grid("er", "[2, 3]"))
+    (tmp_path / "grid.toml").write_text(grid("limit = 40", seed=[2, 3]))
     words = ["-m", "earl", "sweep", "grid.toml", "--workers", "2", "--threads", "1"]
     done = children.run(*words, cwd=tmp_path, env=ENV, forks=True)
     shown, said = done.stdout, done.stderr
@@ -146,10 +140,7 @@ def disturb(
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_ends_with_the_same_bytes(tmp_path: Path) -> None:
     """The whole group is killed; then the sweep alone, whose runs stop by themselves."""
-    (tmp_path / "grid.toml").write_text(
-        GRID.replace('["disjoint", "gaussian"]', '"gaussian"').replace("[1, 2, 3]", "4")
-        + "settings = {every = 5}"
-    )
+    (tmp_path / "grid.toml").write_text(grid("every = 5", **BOTH | {"stream": "gaussian"}, seed=4))
     words = ["grid.toml", "--workers", "2", "--threads", "1", "--snapshot-seconds", "0"]
     disturb(words, tmp_path / "runs", ["group", "orphans"], random.Random(0), 20)
     assert lives(tmp_path / "runs") > 2
@@ -162,9 +153,8 @@ def test_a_sweep_that_is_killed_ends_with_the_same_bytes(tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_twelve_runs_killed_five_times_end_with_the_same_bytes(tmp_path: Path) -> None:
-    (tmp_path / "grid.toml").write_text(
-        GRID.replace("shapes", "digits") + "settings = {per_class = 12, every = 6}"
-    )
+    text = grid("per_class = 12, every = 6", **BOTH, dataset="digits", seed=[1, 2, 3])
+    (tmp_path / "grid.toml").write_text(text)
     words = ["grid.toml", "--workers", "2", "--threads", "1", "--snapshot-seconds", "0.2"]
     code, _, said = finish(start(*words, "--out", "whole", cwd=tmp_path))
     assert code == 0, said
@@ -187,13 +177,23 @@ def last(snapshots: Sequence[Sequence[Status]]) -> Sequence[Status]:
     return snapshots[-1]
 
 
-def test_the_loss_of_a_process_is_survived(tmp_path: Path) -> None:
-    experiment, engine, killed = shapes(settings={"every": 5}), Watched(threads=1), False
-    for (run,) in sweep([experiment], tmp_path, engine=engine, snapshot_seconds=0):
-        if not killed and run.state == "running" and run.step >= 20:
-            killed = not engine.job.process.kill()
-    assert killed and run.state == "finished" and lives(tmp_path) == 2
-    assert history(run.path) == alone(experiment, tmp_path / "alone")
+def begin(children: Children, start: Sequence[str], *more: str, cwd: Path, err: Path) -> int:
+    """Begin a sweep whose runs are forks; return its process."""
+    words = [*start, "sweep", "grid.toml", "--workers", "2", "--threads", "1", *more]
+    return children.start(*words, cwd=cwd, env=ENV, out=Path(os.devnull), err=err, forks=True)
+
+
+def test_the_loss_of_a_process_is_survived(children: Children, tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(grid("limit = 100, every = 5"))
+    start, more = ("-m", "earl"), ("--snapshot-seconds", "0")
+    sweeping = begin(children, start, *more, cwd=tmp_path, err=tmp_path / "err")
+    out = tmp_path / "runs"
+    wait_for(lambda: evaluations(out) >= 2)
+    (worker,) = below(sweeping)
+    os.kill(worker, signal.SIGKILL)
+    assert children.wait() == 0 and lives(out) == 2
+    experiment = shapes(stream="disjoint", settings={"limit": 100, "every": 5})
+    assert history(out / experiment.path()) == alone(experiment, tmp_path / "alone")
 
 
 def test_a_run_that_is_killed_before_it_comes_any_further_is_given_up(tmp_path: Path) -> None:
@@ -207,12 +207,8 @@ def test_a_run_that_is_killed_before_it_comes_any_further_is_given_up(tmp_path: 
 
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(children: Children, tmp_path: Path) -> None:
-    (tmp_path / "grid.toml").write_text(
-        GRID.replace('"shapes"', '["cifar10", "shapes"]')
-        .replace('["er", "earl"]', '"er"')
-        .replace('["disjoint", "gaussian"]', '"gaussian"')
-        .replace("[1, 2, 3]", "1")
-    )
+    text = grid("", dataset=["cifar10", "shapes"], stream="gaussian")
+    (tmp_path / "grid.toml").write_text(text)
     words = ["grid.toml", "--data-root", "nothing", "--threads", "1"]
     done = children.run("-m", "earl", "sweep", *words, cwd=tmp_path, env=ENV, forks=True)
     shown, said = done.stdout, done.stderr
@@ -226,20 +222,22 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(children: Children, tmp_
     assert [run.state for run in runs] == ["waiting", "finished"]  # the next sweep tries again
 
 
-def test_ctrl_c_on_a_terminal_saves_every_run(tmp_path: Path) -> None:
+# It leads a session that the terminal controls.
+AT_A_TERMINAL = """
+import os
+os.setsid()
+os.close(os.open(os.ttyname(2), os.O_RDWR))
+from earl.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_on_a_terminal_saves_every_run(children: Children, tmp_path: Path) -> None:
     """Typed into a pseudo-terminal, where it reaches the runs as well as the sweep."""
-    (tmp_path / "grid.toml").write_text(
-        GRID.replace("shapes", "digits").replace("[1, 2, 3]", "[1, 2]") + "settings = {every = 5}"
-    )
+    text = grid("every = 5", **BOTH, dataset="digits", seed=[1, 2])
+    (tmp_path / "grid.toml").write_text(text)
     typist, terminal = pty.openpty()
-    process = start(
-        *("grid.toml", "--workers", "2", "--threads", "1"),
-        cwd=tmp_path,
-        stdin=terminal,
-        stdout=subprocess.DEVNULL,
-        stderr=terminal,
-        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # it controls the session
-    )
+    begin(children, ("-c", AT_A_TERMINAL), cwd=tmp_path, err=Path(os.ttyname(terminal)))
     os.close(terminal)
     shown, typed = b"", False
     while True:
@@ -250,7 +248,7 @@ def test_ctrl_c_on_a_terminal_saves_every_run(tmp_path: Path) -> None:
         if not typed and len(histories(tmp_path)) == 2 and all(histories(tmp_path).values()):
             typed = bool(os.write(typist, b"\x03"))
     os.close(typist)
-    assert process.wait() == 130
+    assert children.wait() == 130
     for words in (b"0 of 8 runs finished, 2 running, 6 waiting", b"seed 2", b"digits/disjoint/er"):
         assert words in shown
     assert b"every run is saved. Go on with the same command: earl sweep grid.toml" in shown

@@ -1,17 +1,22 @@
 """What a sweep is said to cost, beside what runs of it really cost."""
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
 
-from earl.cli.app import app
 from earl.errors import InvalidSetting
 from earl.evaluation.loop import learn_online
 from earl.experiments.experiment import Experiment
+from earl.experiments.recipes import Value
 from earl.experiments.sweeps.cost import Costs, RunPlan
 
-SMALL = {"depth": 4, "width": 4, "per_class": 20, "every": 40}
+SMALL: dict[str, Value] = {"depth": 4, "width": 4, "per_class": 20, "every": 40}
+
+
+def digits(method: str, stream: str = "disjoint", **settings: Value) -> Experiment:
+    return Experiment(method=method, dataset="digits", stream=stream, settings=settings)
 
 
 @pytest.mark.parametrize(
@@ -23,8 +28,8 @@ SMALL = {"depth": 4, "width": 4, "per_class": 20, "every": 40}
     ],
 )
 def test_flops_of_training_are_those_that_a_run_counts(method: str, stream: str) -> None:
-    settings = {**SMALL, "d": 32, "hidden": 32} if method == "vanilla-etf" else SMALL
-    experiment = Experiment(method=method, dataset="digits", stream=stream, settings=settings)
+    more = {"d": 32, "hidden": 32} if method == "vanilla-etf" else {}
+    experiment = digits(method, stream, **SMALL, **more)
     run = experiment.build()
     for _ in learn_online(run.learner, run.stream, run.exam, every=10**6):
         pass
@@ -33,7 +38,7 @@ def test_flops_of_training_are_those_that_a_run_counts(method: str, stream: str)
 
 
 def test_exams_are_about_the_test_images_of_the_classes_seen_so_far() -> None:
-    experiment = Experiment(method="er", dataset="digits", stream="gaussian", settings=SMALL)
+    experiment = digits("er", "gaussian", **SMALL)
     run = experiment.build()
     labels = run.dataset.train.labels[run.stream.schedule.order]
     asked = [
@@ -43,13 +48,8 @@ def test_exams_are_about_the_test_images_of_the_classes_seen_so_far() -> None:
 
 
 def test_a_matched_run_costs_what_its_reference_costs() -> None:
-    settings = {"depth": 8, "width": 8}
-    er = Experiment(method="er", dataset="digits", stream="disjoint", settings=settings)
-    matched = Experiment(
-        method="er-mir", dataset="digits", stream="disjoint", settings=settings,
-        match="flops", to="er",
-    )  # fmt: skip
-    costs = Costs()
+    er, costs = digits("er", depth=4, width=4), Costs()
+    matched = replace(er, method="er-mir", match="flops", to="er")
     assert costs.of_run(matched).training == costs.of_run(er).training
     both = costs.of_sweep([er, matched])
     assert both.runs == 2 and both.training == 2 * costs.of_run(er).training
@@ -57,20 +57,13 @@ def test_a_matched_run_costs_what_its_reference_costs() -> None:
 
 
 def test_before_the_first_blocks_are_frozen_all_of_the_network_is_trained() -> None:
-    settings = {"depth": 8, "width": 8, "frozen": 2, "codebooks": 2}
-    costs = Costs()
-
-    def training(method: str, **more: float) -> float:
-        settings_of = (
-            {**settings, **more} if method == "remind" else dict(list(settings.items())[:2])
-        )
-        experiment = Experiment(
-            method=method, dataset="digits", stream="disjoint", settings=settings_of
-        )
-        return costs.of_run(experiment).training
-
-    short, long = training("remind", base=0.1), training("remind", base=0.9)
-    assert short < long < training("er")
+    costs, er = Costs(), digits("er", depth=8, width=8)
+    freezing = {**er.settings, "frozen": 2, "codebooks": 2}
+    short, long = (
+        replace(er, method="remind", settings={**freezing, "base": base}) for base in (0.1, 0.9)
+    )
+    told = [costs.of_run(experiment).training for experiment in (short, long, er)]
+    assert told == sorted(set(told))
 
 
 def test_data_of_one_s_own_have_no_known_cost() -> None:
@@ -79,11 +72,12 @@ def test_data_of_one_s_own_have_no_known_cost() -> None:
         Costs().of_run(experiment)
 
 
-def test_the_command_tells_hours_of_a_device() -> None:
-    answer = CliRunner().invoke(
-        app, ["reproduce", "fig-tsne", "--scale", "small", "--cost", "--tflops", "1", "--json"]
-    )
-    assert answer.exit_code == 0, answer.output
-    [(name, cost)] = json.loads(answer.stdout).items()
+def test_the_command_tells_hours_of_a_device(
+    typed: Callable[..., tuple[int, str, str]],
+) -> None:
+    words = ("reproduce", "fig-tsne", "--scale", "small", "--cost", "--tflops", "1", "--json")
+    code, out, err = typed(*words)
+    assert code == 0, err
+    [(name, cost)] = json.loads(out).items()
     assert name == "fig-tsne" and cost["runs"] == 1
     assert cost["hours"] == pytest.approx((cost["training"] + cost["exams"]) / 3.6e15)

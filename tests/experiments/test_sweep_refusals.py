@@ -1,38 +1,36 @@
 """Sweeps that list, wait, or cannot begin."""
 
 import json
-import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
-from test_sweep import GRID, alone, last, lives, shapes
+from test_sweep import BOTH, alone, grid, last, lives, shapes
 
-from earl.cli.app import main
 from earl.errors import EarlError, RunConflict
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.sweeps.engines import LocalEngine
 from earl.experiments.sweeps.sweep import survey, sweep
 from earl.storage.files import lock_directory
+from small_runs import stop
+
+Typed = Callable[..., tuple[int, str, str]]
 
 
 def test_a_dry_run_lists_all_runs_and_runs_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     monkeypatch.chdir(tmp_path)
     alone(shapes(), tmp_path / "runs")
-    Path("grid.toml").write_text(GRID)
+    Path("grid.toml").write_text(grid("", **BOTH, seed=[1, 2, 3]))
     before = set(tmp_path.rglob("*"))
-    for words in ([], ["--json"]):
-        monkeypatch.setattr(sys, "argv", ["earl", "sweep", "grid.toml", "--dry-run", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code
-    assert set(tmp_path.rglob("*")) == before
-    shown, _, listed = capsys.readouterr().out.partition("{")
+    words = ("sweep", "grid.toml", "--dry-run")
+    (code, shown, _), (again, listed, _) = typed(*words), typed(*words, "--json")
+    assert code == again == 0 and set(tmp_path.rglob("*")) == before
     assert "finished          runs/shapes/gaussian/er/seed-1\n" in shown
     assert shown.endswith("1 of 12 runs finished, 11 waiting\n")
-    runs = json.loads("{" + listed)["runs"]
+    runs = json.loads(listed)["runs"]
     assert [run["state"] for run in runs].count("waiting") == 11
     command = "earl run --method er --dataset shapes --stream disjoint --seed 1"
     assert runs[0]["command"] == command and runs[0]["directory"].endswith("disjoint/er/seed-1")
@@ -55,9 +53,7 @@ def test_a_directory_in_use_is_waited_for(tmp_path: Path) -> None:
 def test_what_is_not_this_run_or_cannot_be_written_is_one_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = RunDirectory(tmp_path / shapes(seed=1).path(), shapes(seed=2))
-    next(moments := other.run(device="cpu", threads=1))
-    moments.close()
+    stop(RunDirectory(tmp_path / shapes(seed=1).path(), shapes(seed=2)), 1)
     full = partial(Path("/dev/full").open, "ab")
     monkeypatch.setattr("earl.experiments.sweeps.engines.open_to_append", lambda log: full())
     one, two = last(

@@ -36,16 +36,8 @@ def test_a_grid_is_the_product_of_its_lists(tmp_path: Path) -> None:
         seed = [1, 7]
     """
     found = [(e.method, e.stream, e.seed) for e in expanded(tmp_path, text)]
-    assert found == [
-        ("er", "disjoint", 1),
-        ("er", "disjoint", 7),
-        ("er", "gaussian", 1),
-        ("er", "gaussian", 7),
-        ("earl", "disjoint", 1),
-        ("earl", "disjoint", 7),
-        ("earl", "gaussian", 1),
-        ("earl", "gaussian", 7),
-    ]
+    methods, streams = ("er", "earl"), ("disjoint", "gaussian")
+    assert found == [(m, s, seed) for m in methods for s in streams for seed in (1, 7)]
 
 
 def test_a_list_in_the_settings_is_one_more_factor(tmp_path: Path) -> None:
@@ -248,6 +240,9 @@ def test_a_file_is_found_by_its_path_and_earls_own_by_name(
     assert find("digits") == Path("digits")  # what is there comes first
 
 
+RUN = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
+
+
 @given(
     method=st.sampled_from(["er", "earl"]),
     stream=st.sampled_from(["disjoint", "gaussian"]),
@@ -268,9 +263,8 @@ def test_the_command_of_an_experiment_gives_the_same_experiment(
     match: dict[str, str], **fields: object
 ) -> None:
     experiment = Experiment(dataset="shapes", **fields, **match)  # type: ignore[arg-type]
-    command = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
     first, *words = experiment.command()
-    read = command.make_context(first, words).params
+    read = RUN.make_context(first, words).params
     again = Experiment(
         settings=parse_settings(read["settings"] or []),
         probes=tuple(read["probe"] or ()),

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,8 @@ from earl.experiments.machine import (
     usable_device,
 )
 from earl.experiments.runs.directory import RunDirectory
+from fresh import python
+from small_runs import stop
 
 
 @pytest.fixture
@@ -64,26 +64,29 @@ def test_fewer_cores_and_fewer_threads_of_torch_are_respected(
     assert threads_for(1e15) == 2
 
 
+EXPERIMENT = Experiment(method="er", dataset="shapes", stream="disjoint")
+
+
 def threads_of(path: Path) -> int:
     found: int = json.loads((path / "experiment.json").read_text())["environment"]["threads"]
     return found
 
 
 def test_a_small_run_takes_one_thread_and_writes_it_down(tmp_path: Path) -> None:
-    experiment = Experiment(method="er", dataset="shapes", stream="disjoint")
     with thread_count(2):
-        next(moments := RunDirectory(tmp_path, experiment).run(device="cpu"))
+        next(moments := RunDirectory(tmp_path, EXPERIMENT).run(device="cpu"))
         assert torch.get_num_threads() == 1
         moments.close()
         assert torch.get_num_threads() == 2
     assert threads_of(tmp_path) == 1
 
 
-def test_the_number_that_was_asked_for_wins(tmp_path: Path) -> None:
-    experiment = Experiment(method="er", dataset="shapes", stream="disjoint")
-    next(moments := RunDirectory(tmp_path, experiment).run(device="cpu", threads=2))
-    assert torch.get_num_threads() == 2
-    moments.close()
+def test_the_number_that_was_asked_for_wins_and_is_kept(tmp_path: Path) -> None:
+    for threads in (2, 1):  # the second asks for another one, and goes on with the first one's
+        next(moments := RunDirectory(tmp_path, EXPERIMENT).run(device="cpu", threads=threads))
+        assert torch.get_num_threads() == 2
+        moments.close()
+        assert torch.get_num_threads() == 1  # given back
     assert threads_of(tmp_path) == 2
 
 
@@ -116,10 +119,7 @@ def test_idle_threads_sleep_before_torch_is_there_unless_the_user_wants_otherwis
     given: dict[str, str], found: str
 ) -> None:
     env = {n: v for n, v in os.environ.items() if n not in ("OMP_WAIT_POLICY", "KMP_BLOCKTIME")}
-    done = subprocess.run(
-        [sys.executable, "-c", POLICY], capture_output=True, text=True, env=env | given, check=True
-    )
-    assert done.stdout.splitlines()[-1] == found
+    assert python(POLICY, env=env | given).splitlines()[-1] == found
 
 
 @pytest.mark.parametrize("name", ["cuda:99", "foo", "", "meta"])
@@ -130,9 +130,7 @@ def test_a_device_that_cannot_calculate_is_refused(name: str) -> None:
 
 
 def test_a_run_that_began_on_a_device_that_is_gone_says_so(tmp_path: Path) -> None:
-    experiment = Experiment(method="er", dataset="shapes", stream="disjoint")
-    next(moments := RunDirectory(tmp_path, experiment).run(device="cpu", threads=1))
-    moments.close()
+    stop(RunDirectory(tmp_path, EXPERIMENT), 1)
     record = json.loads((tmp_path / "experiment.json").read_text())
     record["environment"]["device"] = "cuda:99"
     (tmp_path / "experiment.json").write_text(json.dumps(record))

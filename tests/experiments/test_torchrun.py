@@ -18,22 +18,15 @@ from earl.experiments.catalogue import METHODS
 from earl.experiments.runs.directory import RunDirectory
 from earl.storage.snapshot import read_newest
 from earl.storage.state import digest
+from processes import below, parent
 
 TESTS = str(Path(__file__).parents[1])
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 RUN = ["run", "--method", "earl", "--dataset", "shapes", "--stream", "disjoint"]
-RUN += [
-    "--set",
-    "depth=4",
-    "--set",
-    "every=20",
-    "--threads",
-    "1",
-    "--snapshot-seconds",
-    "0",
-    "--rank-timeout",
-    "10",
-]
+RUN += ["--set", "depth=4", "--set", "every=20", "--threads", "1"]
+RUN += ["--snapshot-seconds", "0", "--rank-timeout", "10"]
+PLACE = "shapes/disjoint/earl,depth=4,every=20/seed-1"
+FORK_RANKS = f"import sys; sys.path[:0] = [{TESTS!r}]; import ranks; ranks.fork_ranks(2, "
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 
@@ -47,10 +40,7 @@ def agree(ranks: int) -> str:
 
 
 def test_two_ranks_learn_what_one_process_learns(children: Children, tmp_path: Path) -> None:
-    code = (
-        f"import sys; sys.path[:0] = [{TESTS!r}]; import ranks; ranks.fork_ranks(2, 'earl', 'ewc')"
-    )
-    done = children.run("-c", code, cwd=tmp_path)
+    done = children.run("-c", FORK_RANKS + "ranks.main)", "earl", "ewc", cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout == "earl agrees\newc agrees\n"
 
@@ -69,21 +59,16 @@ class Launched:
         command = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=5", "-m", "earl", *RUN]
         with self.log.open("w") as log:
             self.process = subprocess.Popen([*command, "--out", str(out)], stdout=log, stderr=log)
-        self.path = out / "shapes" / "disjoint" / "earl,depth=4,every=20" / "seed-1"
+        self.path = out / PLACE
 
     def ranks(self) -> list[int]:
         """Return the processes of the two ranks, in this order."""
-        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        return [pid for pid in sorted(pids) if parent(pid) == self.process.pid]
-
-    def evaluations(self) -> int:
-        file = self.path / "history.jsonl"
-        return file.read_bytes().count(b"\n") if file.exists() else 0
+        return below(self.process.pid)
 
     def wait_for(self, evaluations: int) -> None:
         """Wait until the run has come so far and both ranks work at it."""
         end = time.monotonic() + 120
-        while self.evaluations() < evaluations or len(self.ranks()) != 2:
+        while evaluations_in(self.path) < evaluations or len(self.ranks()) != 2:
             assert self.process.poll() is None, self.log.read_text()[-3000:]
             assert time.monotonic() < end, self.log.read_text()[-3000:]
             time.sleep(0.02)
@@ -100,12 +85,9 @@ class Launched:
         return (self.path / "history.jsonl").read_bytes(), digest(newest.state)
 
 
-def parent(pid: int) -> int | None:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:  # it has ended
-        return None
-    return int(stat.rpartition(")")[2].split()[1])
+def evaluations_in(path: Path) -> int:
+    file = path / "history.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
 @contextmanager
@@ -124,17 +106,36 @@ def with_signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def test_the_first_rank_alone_writes_and_a_signal_stops_and_saves_all(tmp_path: Path) -> None:
+def assert_one_wrote_and_all_stopped(path: Path, said: str) -> None:
+    assert said.count("Stopped and saved. Go on with: earl resume") == 1
+    newest = read_newest(path / "snapshots")
+    assert newest is not None and 40 <= newest.step < 160
+    told = re.findall(r"(\d+) of 160 samples", said)
+    assert told and len(told) == len(set(told))  # not once by each rank
+
+
+def test_the_first_rank_alone_writes_and_a_signal_stops_and_saves_all(
+    children: Children, tmp_path: Path
+) -> None:
+    words = ["-c", FORK_RANKS + "ranks.earl)", *RUN, "--out", "runs"]
+    out, err, path = tmp_path / "out", tmp_path / "err", tmp_path / "runs" / PLACE
+    process = children.start(*words, cwd=tmp_path, env=os.environ, out=out, err=err)
+    end = time.monotonic() + 120
+    while evaluations_in(path) < 2:
+        assert time.monotonic() < end, err.read_text()[-3000:]
+        time.sleep(0.02)
+    os.kill(process, signal.SIGTERM)
+    assert children.wait() == 2, err.read_text()[-3000:]  # ranks that were stopped
+    assert_one_wrote_and_all_stopped(path, err.read_text())
+
+
+@pytest.mark.slow
+def test_a_signal_to_torchrun_does_the_same(tmp_path: Path) -> None:
     with launch(tmp_path / "stopped") as run:
         run.wait_for(2)
         run.process.terminate()
         run.end()
-        said = run.log.read_text()
-        assert said.count("Stopped and saved. Go on with: earl resume") == 1
-        newest = read_newest(run.path / "snapshots")
-        assert newest is not None and 40 <= newest.step < 160
-        told = re.findall(r"(\d+) of 160 samples", said)
-        assert told and len(told) == len(set(told))  # not once by each rank
+        assert_one_wrote_and_all_stopped(run.path, run.log.read_text())
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from earl.errors import TakenOver
 from earl.experiments.experiment import Experiment
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.records import find_runs
+from small_runs import finish
 
 SETTINGS = {"per_class": 10, "every": 5}  # 40 samples
 END = 41
@@ -124,8 +125,7 @@ def experiment() -> Experiment:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The history of a run that nobody disturbed."""
-    run = RunDirectory(tmp_path_factory.mktemp("alone") / "run", experiment())
-    assert list(run.run(device="cpu", threads=1))
+    run = finish(RunDirectory(tmp_path_factory.mktemp("alone") / "run", experiment()))
     return (run.path / "history.jsonl").read_bytes()
 
 
@@ -230,5 +230,5 @@ def test_in_whatever_order_they_write_a_later_life_ends_right(
         turns = [("A", dice.randrange(1, 20)), ("AB", END)]
     how = trial(children, tmp_path / "run", turns, dice.choice([0.0, 1e9]))
     assert "died" not in how.values()
-    list(RunDirectory(tmp_path / "run", experiment()).run(device="cpu", threads=1))
+    finish(RunDirectory(tmp_path / "run", experiment()))
     assert (tmp_path / "run/history.jsonl").read_bytes() == alone

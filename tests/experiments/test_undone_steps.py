@@ -12,6 +12,7 @@ from earl.experiments.runs.directory import RunDirectory
 from earl.learning.learner import Learner
 from earl.methods.er import ER
 from earl.storage.state import digest
+from small_runs import finish, stop
 
 SETTINGS = {"per_class": 8, "every": 8}
 plain = ER._update
@@ -36,13 +37,9 @@ def opened(path: Path) -> RunDirectory:
 
 def run(path: Path, stops: tuple[int, ...] = ()) -> RunDirectory:
     """Run to the end, stopped after each of these steps and gone on with."""
-    for stop in (*stops, 10**9):
-        moments = opened(path).run(device="cpu", threads=1)
-        for moment in moments:
-            if moment.step == stop:
-                break
-        moments.close()
-    return opened(path)
+    for step in stops:
+        stop(opened(path), step)
+    return finish(opened(path))
 
 
 def test_skipped_steps_are_in_history_and_summary_of_a_run_however_often_it_was_stopped(

@@ -12,6 +12,7 @@ import pytest
 from earl.errors import DirectoryInUse
 from earl.storage import files as durable
 from earl.storage import reading
+from fresh import python
 
 CALLS = ("open", "write", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "close")
 
@@ -293,4 +294,4 @@ from earl.storage.files import lock_directory
 with lock_directory(Path(sys.argv[1])):
     pass
 """
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    python(code, str(tmp_path))

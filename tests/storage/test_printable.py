@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import sys
 import unicodedata
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from datasets_trees import save
-from earl.cli.app import main
 from earl.experiments.runs.records import find_runs
 from earl.report.page.page import make_page
 from earl.report.tables import make_table
@@ -25,26 +23,12 @@ from run_folders import write_run, write_summary
 
 EVIL = "a\x1b[31mred\x9b2J\nearl: all is well\r\u202e"
 SPELLED = r"a\x1b[31mred\x9b2J\nearl: all is well\r\u202e"
-
-
-@pytest.fixture(autouse=True)
-def places(tmp_path, monkeypatch):
-    monkeypatch.setenv("EARL_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("places")
 
 
 def acts(text):
     """Return the characters of a text that act on a terminal, but for the ends of lines."""
     return {c for c in text if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")} - {"\n"}
-
-
-def earl(capsys, monkeypatch, *words):
-    monkeypatch.setattr(sys, "argv", ["earl", *map(str, words)])
-    try:
-        main()
-        code = 0
-    except SystemExit as end:
-        code = end.code
-    return code, capsys.readouterr()
 
 
 def test_every_unfit_character_is_spelled_out():
@@ -64,24 +48,24 @@ def test_what_is_printable_has_nothing_that_acts_and_can_be_encoded(text):
         assert shown == text
 
 
-def test_class_folders_reach_the_terminal_spelled_out(tmp_path, capsys, monkeypatch):
+def test_class_folders_reach_the_terminal_spelled_out(tmp_path, typed):
     for c in (EVIL, "b", os.fsdecode(b"no\xffunicode")):
         for n in range(3):
             save(tmp_path / "photos" / c / f"{n}.png", seed=n)
-    code, said = earl(capsys, monkeypatch, "data", "prepare", f"folder:{tmp_path / 'photos'}")
-    assert code in (0, None) and SPELLED in said.out and r"no\udcffunicode" in said.out
-    assert not acts(said.out + said.err)
-    assert not any(line.startswith("earl: all is well") for line in said.out.splitlines())
+    code, out, err = typed("data", "prepare", f"folder:{tmp_path / 'photos'}")
+    assert code == 0 and SPELLED in out and r"no\udcffunicode" in out
+    assert not acts(out + err)
+    assert not any(line.startswith("earl: all is well") for line in out.splitlines())
 
 
-def test_an_error_that_names_such_a_file_is_one_line(tmp_path, capsys, monkeypatch):
+def test_an_error_that_names_such_a_file_is_one_line(tmp_path, typed):
     for c in (EVIL, "b"):
         save(tmp_path / "photos" / c / "0.png")
         save(tmp_path / "photos" / c / "1.png")
     (tmp_path / "photos" / EVIL / "0.png").write_bytes(b"no image")
-    code, said = earl(capsys, monkeypatch, "data", "prepare", f"folder:{tmp_path / 'photos'}")
-    assert code == 1 and said.err.count("\n") == 1 and SPELLED in said.err
-    assert not acts(said.err)
+    code, _, err = typed("data", "prepare", f"folder:{tmp_path / 'photos'}")
+    assert code == 1 and err.count("\n") == 1 and SPELLED in err
+    assert not acts(err)
 
 
 @pytest.fixture
@@ -117,12 +101,12 @@ def test_a_class_of_such_a_name_is_exported_spelled_out(runs):
     assert runs[0].class_names == (SPELLED, "b")
 
 
-def test_a_title_of_a_sweep_is_spelled_out(tmp_path, capsys, monkeypatch, few_runs):
+def test_a_title_of_a_sweep_is_spelled_out(tmp_path, typed, few_runs):
     (tmp_path / "s.toml").write_text(
         'title = "a\\u001b[2J"\n[[grid]]\nmethod = "er"\ndataset = "shapes"\n'
         'stream = "disjoint"\n[grid.settings]\nper_class = 10\nevery = 10\n'
     )
     shutil.copytree(few_runs, tmp_path / "runs")  # there that run has ended
-    code, said = earl(capsys, monkeypatch, "sweep", tmp_path / "s.toml", "-o", tmp_path / "runs")
-    assert code == 0 and r"a\x1b[2J: 1 of 1 runs finished" in said.err
-    assert not acts(said.err)
+    code, _, err = typed("sweep", tmp_path / "s.toml", "-o", tmp_path / "runs")
+    assert code == 0 and r"a\x1b[2J: 1 of 1 runs finished" in err
+    assert not acts(err)

@@ -11,15 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
 
 from earl.bench.measured import Measured, ratio_of
 from earl.bench.starts import running
-from earl.bench.subjects import network_of
-from earl.bench.timing import Effort, Thing, take_turns
+from earl.bench.subjects import bare_pass, network_of
+from earl.bench.timing import Effort, Thing, once, take_turns
 from earl.estimator import EARLClassifier
 from earl.estimator.model import Model
-from earl.nn import eval_mode
 from earl.nn.backbones.weights import PACKAGE
 from earl.storage.files import fsync_dir
 
@@ -73,12 +71,12 @@ def learning_new(clf: EARLClassifier) -> Thing:
     noise = np.random.default_rng(0).integers(256, size=(224, 224, 3), dtype=np.uint8)
     places = count()
 
-    def learn() -> float:
+    @once
+    def learn() -> None:
         place = next(places)
         image = noise.copy()
         image.flat[:8] = np.frombuffer(place.to_bytes(8, "big"), dtype=np.uint8)
         clf.learn_one(image, place % LABELS)
-        return 1
 
     return learn
 
@@ -114,12 +112,7 @@ def observing(model: Model, images: np.ndarray) -> Thing:
 
 def asking(clf: EARLClassifier, images: np.ndarray) -> Thing:
     coming = cycle(images)
-
-    def ask() -> float:
-        clf.predict_one(next(coming))
-        return 1
-
-    return ask
+    return once(lambda: clf.predict_one(next(coming)))
 
 
 def passing(model: Model) -> Thing:
@@ -128,15 +121,6 @@ def passing(model: Model) -> Thing:
     network = network_of(model.learner)
     x = torch.randn(1, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
     return bare_pass(network, x.to(memory_format=torch.channels_last))
-
-
-def bare_pass(network: nn.Module, x: torch.Tensor) -> Thing:
-    def forward() -> float:
-        with eval_mode(network), torch.inference_mode():
-            network(x)
-        return 1
-
-    return forward
 
 
 def saving(effort: Effort) -> Iterator[Measured]:
@@ -165,10 +149,10 @@ def saving(effort: Effort) -> Iterator[Measured]:
 
 
 def saved(clf: EARLClassifier, folder: Path) -> Thing:
-    def save() -> float:
+    @once
+    def save() -> None:
         behind(clf).changes += 1  # a state that was never saved
         clf.save(folder)
-        return 1
 
     return save
 

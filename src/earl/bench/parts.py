@@ -1,10 +1,11 @@
 """Rows about the parts: augmentation, exam, residual correction, memory, bytes, and the peak."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -13,6 +14,7 @@ from earl.bench.subjects import (
     CIFAR,
     CLASSES,
     arrivals,
+    bare_pass,
     bare_step,
     earl_midway,
     midway,
@@ -20,17 +22,15 @@ from earl.bench.subjects import (
     network_of,
     on,
 )
-from earl.bench.timing import Effort, Thing, take_turns
+from earl.bench.timing import Effort, Thing, once, take_turns
 from earl.data.dataset import Split
 from earl.evaluation.loop import Exam
 from earl.experiments.learners import learner_without_data
 from earl.experiments.matching import random_images
-from earl.learning.learner import Learner
 from earl.learning.memory import Memory
 from earl.learning.policies import greedy_balanced
 from earl.methods.earl.earl import EARL
 from earl.methods.earl.residuals import ResidualMemory
-from earl.nn.modes import eval_mode
 from earl.randomness import Randomness
 
 REPEATS = 200  # repetitions of what takes microseconds
@@ -57,33 +57,14 @@ def exam(effort: Effort) -> Iterator[Measured]:
     for width, n in cases.items():
         learner = midway(narrow(width))
         x, y = random_images(CIFAR, CLASSES, n)
-        asked = grading(Exam(Split(x, y)), learner)
-        times = take_turns({"exam": asked, "forward": forward(network_of(learner), x)}, effort)
+        ready = (x / 255).to(memory_format=torch.channels_last)
+        things = {
+            "exam": once(partial(Exam(Split(x, y)).grade, learner, torch.arange(n))),
+            "forward": bare_pass(network_of(learner), ready),
+        }
+        times = take_turns(things, effort)
         case = f"÷ forward, {n:,} images, width {width}"
         yield ratio_of(f"exam {case}", times, "exam", "forward", target=1.10)
-
-
-def grading(exam: Exam, learner: Learner) -> Thing:
-    """Return a function that asks a learner about all images of an exam."""
-    asked = torch.arange(len(exam.test))
-
-    def grade() -> float:
-        exam.grade(learner, asked)
-        return 1
-
-    return grade
-
-
-def forward(network: nn.Module, x: Tensor) -> Thing:
-    """Return a forward pass of raw images x (B, C, H, W) that were prepared beforehand."""
-    ready = (x / 255).to(memory_format=torch.channels_last)
-
-    def run() -> float:
-        with eval_mode(network), torch.inference_mode():
-            network(ready)
-        return 1
-
-    return run
 
 
 def correction(effort: Effort) -> Iterator[Measured]:
@@ -115,16 +96,7 @@ def answering(learner: EARL, x: Tensor) -> tuple[Thing, Thing]:
     """Return a function that answers about images x uncorrected, and one that corrects."""
     f_hat = learner.features(x)
     learner.correction = False
-
-    def answer() -> float:
-        learner.predict(x)
-        return 1
-
-    def correct() -> float:
-        learner.corrected(f_hat)
-        return 1
-
-    return answer, correct
+    return once(lambda: learner.predict(x)), once(lambda: learner.corrected(f_hat))
 
 
 def short(effort: Effort) -> Iterator[Measured]:
@@ -146,10 +118,10 @@ def asking(learner: EARL, x: Tensor, d: int, missing: int = 0) -> Thing:
     features = torch.randn(len(y), d, generator=Randomness(0).at(0, "features"))
     store.push(F.normalize(features, dim=1), y)
 
-    def ask() -> float:
+    @once
+    def ask() -> None:
         learner.residuals = store
         learner.predict(x)
-        return 1
 
     return ask
 

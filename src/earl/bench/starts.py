@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from earl.bench.measured import Measured, ratio_of
-from earl.bench.timing import Effort, Thing, Times, take_turns
+from earl.bench.timing import Effort, Thing, Times, once, take_turns
 from earl.data.sets.cifar import CIFAR10, PIXELS, cifar10
 from earl.data.source import Source
 from earl.evaluation.history import read_lines
@@ -106,9 +106,9 @@ def opened(effort: Effort) -> Iterator[Measured]:
         write_binary(root / CIFAR10.binary)
         few = Effort(seconds=0, turns=3 if effort.quick else 7)
 
-        def open_all() -> float:
+        @once
+        def open_all() -> None:
             facts_of_data(cifar10(Source(root=root, cache=root / "decoded", workers=workers())))
-            return 1
 
         times = take_turns({"open": open_all}, few, clock=time.perf_counter)
     case = f"{6 * RECORDS:,} images of 32 px, prepared before"
@@ -225,12 +225,7 @@ WATCHED = "\n".join(
 
 def running(command: list[str]) -> Thing:
     """Return a function that runs a process to its end."""
-
-    def run() -> float:
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return 1
-
-    return run
+    return once(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
 
 
 def imports_torch(words: list[str]) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.bench.timing import Thing
+from earl.bench.timing import Thing, once
 from earl.experiments.catalogue import METHODS
 from earl.experiments.experiment import Experiment
 from earl.experiments.learners import learner_without_data
@@ -17,6 +17,7 @@ from earl.experiments.recipes import Value
 from earl.learning.learner import Learner
 from earl.methods.earl.earl import EARL
 from earl.nn.build import build
+from earl.nn.modes import eval_mode
 from earl.randomness import Randomness
 
 CIFAR = (3, 32, 32)
@@ -121,6 +122,17 @@ def updating(learner: Learner) -> Thing:
     return observe
 
 
+def bare_pass(network: nn.Module, x: Tensor) -> Thing:
+    """Return a forward pass of images that are ready."""
+
+    @once
+    def forward() -> None:
+        with eval_mode(network), torch.inference_mode():
+            network(x)
+
+    return forward
+
+
 def bare_step(learner: Learner) -> Thing:
     """Return the bare step: forward, backward, fused Adam of a learner's network, a ready batch."""
     network = copy.deepcopy(network_of(learner)).train()
@@ -131,10 +143,10 @@ def bare_step(learner: Learner) -> Thing:
     with torch.no_grad():
         target = torch.randn(network(x).shape, generator=generator)
 
-    def step() -> float:
+    @once
+    def step() -> None:
         optimizer.zero_grad()
         F.mse_loss(network(x), target).backward()
         optimizer.step()
-        return 1
 
     return step

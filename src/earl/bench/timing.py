@@ -10,6 +10,16 @@ Thing = Callable[[], float]
 """Does some work and returns how much it was: calls, updates, FLOPs."""
 
 
+def once(work: Callable[[], object]) -> Thing:
+    """Return a thing that does some work one time."""
+
+    def thing() -> float:
+        work()
+        return 1
+
+    return thing
+
+
 @dataclass(frozen=True)
 class Effort:
     """How long to measure: turns until `seconds` have passed, and at least `turns` of them."""

@@ -30,7 +30,7 @@ from earl.cli import sweep as cli_sweep
 from earl.cli.end import outcome
 from earl.cli.options import Json, LightGroup, Out, Seed
 from earl.cli.run import print_results, result, show_progress
-from earl.cli.text import print_json, say
+from earl.cli.text import answer, print_json, say
 from earl.errors import InvalidSetting
 from earl.experiments.machine import calm_idle_threads
 
@@ -100,11 +100,8 @@ def doctor(as_json: Json = False) -> None:
     from earl.cli.doctor import examine
 
     findings = examine()
-    if as_json:
-        print_json({f.what: {"ok": f.ok, "found": f.found} for f in findings})
-    else:
-        for f in findings:
-            say(f"{'ok ' if f.ok else 'BAD'} {f.what:<10} {f.found}")
+    lines = [f"{'ok ' if f.ok else 'BAD'} {f.what:<10} {f.found}" for f in findings]
+    answer(as_json, {f.what: {"ok": f.ok, "found": f.found} for f in findings}, *lines)
     if not all(f.ok for f in findings):
         raise typer.Exit(1)
 

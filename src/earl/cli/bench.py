@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earl.cli.options import Json
-from earl.cli.text import print_json
+from earl.cli.text import plain_table, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,7 +115,6 @@ def number(value: float) -> str:
 def print_profiles(as_json: bool) -> None:
     """Print the milliseconds and shares of a step's parts."""
     from rich.console import Console
-    from rich.table import Table
 
     from earl.bench.profile import profiles
     from earl.experiments.machine import thread_count
@@ -125,11 +124,8 @@ def print_profiles(as_json: bool) -> None:
     if as_json:
         print_json({p.case: dict(p.parts) for p in found})
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("part of a step")
-    for p in found:
-        table.add_column(f"{p.case}, ms", justify="right")
-        table.add_column("%", justify="right")
+    heads = [head for p in found for head in (f"{p.case}, ms", "%")]
+    table = plain_table("part of a step", numbers=heads)
     for name in found[0].parts:
         cells = [(f"{p.parts[name]:.2f}", f"{100 * p.parts[name] / p.total:.1f}") for p in found]
         table.add_row(name, *(cell for pair in cells for cell in pair))

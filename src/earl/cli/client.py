@@ -9,7 +9,7 @@ import typer
 
 from earl.cli.options import DataRoot, Json
 from earl.cli.serve import need_extra
-from earl.cli.text import complain, print_json, say
+from earl.cli.text import answer, complain
 
 if TYPE_CHECKING:
     from earl.service.client import Client
@@ -120,11 +120,8 @@ def report(fed: "Fed", client: "Client", as_json: bool) -> None:
     for why in fed.refused:
         complain(f"left out: {why}")
     status = client.status()
-    if as_json:
-        sent = fed.done - fed.before - len(fed.refused)
-        facts = {"sent": sent, "before": fed.before, "refused": fed.refused, "seq": fed.seq}
-        print_json(facts | {name: status[name] for name in ("samples", "accuracy", "recent")})
-        return
-    say(
-        f"{fed.done - fed.before} images sent, {fed.before} were there, {len(fed.refused)} left out"
-    )
+    came, refused = fed.done - fed.before, len(fed.refused)
+    facts = {"sent": came - refused, "before": fed.before, "refused": fed.refused, "seq": fed.seq}
+    facts |= {name: status[name] for name in ("samples", "accuracy", "recent")}
+    said = f"{came} images sent, {fed.before} were there, {refused} left out"
+    answer(as_json, facts, said)

@@ -18,7 +18,7 @@ from earl.cli.options import (
     Settings,
     SkipBroken,
 )
-from earl.cli.text import parse_settings, print_json, say
+from earl.cli.text import answer, parse_settings, print_json, say
 
 if TYPE_CHECKING:
     from earl.data.dataset import Dataset
@@ -109,12 +109,9 @@ def download(name: Name, data_root: DataRoot = None, as_json: Json = False) -> N
     DATASETS.entry(name)
     with progress_bar(name, unit="bytes") as progress:
         folders = download(name, Places.find(data_root).data_root, progress)
-    if as_json:
-        print_json({"folders": [str(folder) for folder in folders]})
-        return
-    for folder in folders:
-        say(str(folder))
-    say(f"Next: earl data prepare {name}" + (f" --data-root {data_root}" if data_root else ""))
+    found = [str(folder) for folder in folders]
+    more = f" --data-root {data_root}" if data_root else ""
+    answer(as_json, {"folders": found}, *found, f"Next: earl data prepare {name}{more}")
 
 
 def flag_settings(

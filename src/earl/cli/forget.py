@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from earl.cli.options import Json
-from earl.cli.text import print_json, say
+from earl.cli.text import answer
 
 
 def forget(
@@ -29,8 +29,6 @@ def forget(
             shown = so_far.done
             text = f"{so_far.done} of {so_far.total} operations"
             console.print(text, highlight=False, markup=False)
-    if as_json:
-        facts = {"source": source, "left_out": so_far.left_out, "operations": so_far.total}
-        print_json({"state": str(state), **facts})
-        return
-    say(f"{state}: rebuilt without {so_far.left_out} samples of {source!r}")
+    facts = {"source": source, "left_out": so_far.left_out, "operations": so_far.total}
+    said = f"{state}: rebuilt without {so_far.left_out} samples of {source!r}"
+    answer(as_json, {"state": str(state), **facts}, said)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from earl.cli.options import Json, LightGroup
-from earl.cli.text import say
+from earl.cli.text import plain_table, say
 from earl.experiments import catalogue
 from earl.experiments.recipes import recipe
 
@@ -158,13 +158,9 @@ def cost_fields(cost: "Cost") -> dict[str, Any]:
 
 
 def cost_table(costs: "dict[str, Cost]") -> "Table":
-    from rich.table import Table
-
-    er = costs["er"]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("method", no_wrap=True)
-    for name in ("GFLOPs", "x ER", *SUMS, "extra", "total", "above ER"):
-        table.add_column(name, justify="right")
+    er, numbers = costs["er"], ("GFLOPs", "x ER", *SUMS, "extra", "total", "above ER")
+    table = plain_table("method", numbers=numbers)
+    table.columns[0].no_wrap = True
     for name, c in costs.items():
         sums = [c.bytes.get(s, 0) for s in SUMS]
         bytes_ = [*sums, c.total_bytes - sum(sums), c.total_bytes, c.total_bytes - er.total_bytes]

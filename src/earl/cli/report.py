@@ -18,7 +18,7 @@ from earl.cli.options import (
     Where,
 )
 from earl.cli.output import keep_fonts, writable
-from earl.cli.text import complain, print_json, put, say
+from earl.cli.text import answer, complain, put
 from earl.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -161,10 +161,7 @@ def figure(
     save(FIGURES[name](runs, title=title, allow_mixed=allow_mixed), path)
     for note in left_out(runs):
         complain(f"note: {note}")
-    if as_json:
-        print_json({"figure": name, "runs": len(runs), "picture": str(path)})
-    else:
-        say(str(path))
+    answer(as_json, {"figure": name, "runs": len(runs), "picture": str(path)}, str(path))
     settle(runs)
 
 
@@ -200,11 +197,8 @@ def report(
         paper=paper,
         allow_mixed=allow_mixed,
     )
-    if as_json:
-        finished = sum(run.finished for run in runs)
-        print_json({"page": str(out), "runs": len(runs), "finished": finished})
-    else:
-        say(str(out))
+    finished = sum(run.finished for run in runs)
+    answer(as_json, {"page": str(out), "runs": len(runs), "finished": finished}, str(out))
     settle(runs)
 
 
@@ -251,13 +245,10 @@ def export_runs(to: ExportFormat, runs: "list[RunRecord]", out: Path, as_json: b
     }[to]
     whole = [run for run in runs if not run.damage]
     paths = write(whole, out)
-    if as_json:
-        print_json({"runs": len(whole), "written": [path.as_posix() for path in paths]})
-    else:
-        for path in paths:
-            say(str(path))
-        if to is ExportFormat.tensorboard:
-            say(f"Next: tensorboard --logdir {out}")
+    lines = [str(path) for path in paths]
+    lines += [f"Next: tensorboard --logdir {out}"] if to is ExportFormat.tensorboard else []
+    facts = {"runs": len(whole), "written": [path.as_posix() for path in paths]}
+    answer(as_json, facts, *lines)
     settle(runs)
 
 
@@ -273,10 +264,8 @@ def export_taught(state: Path | None, out: Path, as_json: bool) -> None:
     else:
         count = export_folders(journal, out)
     journal.close()
-    if as_json:
-        print_json({"state": str(state), "samples": count, "written": [out.as_posix()]})
-    else:
-        say(f"{out}: {count} samples")
+    facts = {"state": str(state), "samples": count, "written": [out.as_posix()]}
+    answer(as_json, facts, f"{out}: {count} samples")
 
 
 def export_model(folders: list[Path], out: Path | None, as_json: bool) -> None:
@@ -287,7 +276,4 @@ def export_model(folders: list[Path], out: Path | None, as_json: bool) -> None:
         raise InvalidInput(f"onnx takes one model, not {len(folders)}")
     file = writable(out or Path(f"{folders[0].resolve().name}.onnx"))
     EARLClassifier.load(folders[0]).export_onnx(file)
-    if as_json:
-        print_json({"model": str(folders[0]), "written": [file.as_posix()]})
-    else:
-        say(str(file))
+    answer(as_json, {"model": str(folders[0]), "written": [file.as_posix()]}, str(file))

@@ -10,7 +10,7 @@ import typer
 
 from earl.cli import sweep as cli_sweep
 from earl.cli.options import CacheRoot, DataRoot, Device, DryRun, Json, Out, Threads
-from earl.cli.text import print_json, say
+from earl.cli.text import answer, plain_table, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,12 +97,9 @@ def files() -> dict[str, Path]:
 
 def print_names(as_json: bool) -> None:
     titles = {n: tomllib.loads(p.read_text(encoding="utf-8"))["title"] for n, p in files().items()}
-    if as_json:
-        print_json(titles)
-        return
-    for name, title in titles.items():
-        say(f"  {name:<20} {title}")
-    say("\nearl reproduce NAME [--scale small] runs one; --status tells how far we are with each.")
+    lines = [f"  {name:<20} {title}" for name, title in titles.items()]
+    more = "earl reproduce NAME [--scale small] runs one; --status tells how far we are with each."
+    answer(as_json, titles, *lines, "", more)
 
 
 def print_costs(name: str | None, scale: Scale, tflops: float, as_json: bool) -> None:
@@ -140,14 +137,9 @@ def print_ledger(table: str | None, out: Path, as_json: bool) -> None:
 
 
 def summary_table(counts: "dict[str, dict[str, int]]") -> "Table":
-    from rich.table import Table
-
     from earl.report.ledger import command_for
 
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    shown.add_column("table")
-    for head in ("numbers", "run", "reduced", "not run"):
-        shown.add_column(head, justify="right")
+    shown = plain_table("table", numbers=("numbers", "run", "reduced", "not run"))
     shown.add_column("command")
     for name, row in counts.items():
         total = sum(row.values())
@@ -158,13 +150,8 @@ def summary_table(counts: "dict[str, dict[str, int]]") -> "Table":
 
 
 def lines_table(lines: "Sequence[Line]") -> "Table":
-    from rich.table import Table
-
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    for head in ("data set", "setup", "row", "metric"):
-        shown.add_column(head)
-    for head in ("paper", "ours", "n", "gap"):
-        shown.add_column(head, justify="right")
+    texts, numbers = ("data set", "setup", "row", "metric"), ("paper", "ours", "n", "gap")
+    shown = plain_table(*texts, numbers=numbers)
     shown.add_column("")
     for line in lines:
         paper = f"{line.paper.mean:.2f}" + (f" ± {line.paper.std:.2f}" if line.paper.std else "")

@@ -10,7 +10,7 @@ import typer
 from earl.cli import model_options as options
 from earl.cli.options import Json, Settings, SnapshotSeconds
 from earl.cli.serve_bounds import parse_size, tell_bounds, tell_line
-from earl.cli.text import print_json, say
+from earl.cli.text import answer, say
 
 if TYPE_CHECKING:
     import socket
@@ -247,10 +247,7 @@ def add(
     from earl.service.tokens import SCOPES, Tokens
 
     secret = Tokens(state).add(checked_text(name, "name"), scope or SCOPES[:3], requests)
-    if as_json:
-        print_json({"name": name, "token": secret})
-    else:
-        say(secret)
+    answer(as_json, {"name": name, "token": secret}, secret)
 
 
 @app.command("list")
@@ -258,13 +255,11 @@ def list_tokens(state: State = Path("state"), as_json: Json = False) -> None:
     """List the tokens by name, with what they may do."""
     from earl.service.tokens import Tokens
 
-    tokens = Tokens(state).all()
-    if as_json:
-        print_json({token.name: list(token.scopes) for token in tokens})
-        return
+    tokens, lines = Tokens(state).all(), []
     for token in tokens:
         rate = f"; {token.requests:,} requests a minute" if token.requests else ""
-        say(f"{token.name}: {', '.join(token.scopes)}{rate}")
+        lines.append(f"{token.name}: {', '.join(token.scopes)}{rate}")
+    answer(as_json, {token.name: list(token.scopes) for token in tokens}, *lines)
 
 
 @app.command()

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from earl.cli.text import complain, page, print_json, say
+from earl.cli.text import complain, page, plain_table, print_json, say
 from earl.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -52,11 +52,7 @@ def tell_bounds(
 
 def tell_table(bounds: "Bounds") -> None:
     """Print all items, and what the sums rest on."""
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("at most")
-    table.add_column("MB", justify="right")
+    table = plain_table("at most", numbers=("MB",))
     table.add_column("what it is, or what changes it")
     for kind, items in (("memory", bounds.memory), ("disk", bounds.disk)):
         for item in items:

@@ -6,15 +6,13 @@ from typing import Annotated
 import typer
 
 from earl.cli.options import Json
-from earl.cli.text import page, print_json, say
+from earl.cli.text import page, plain_table, print_json, say
 
 
 def show(
     model: Annotated[Path, typer.Argument(help="The folder of a model.")], as_json: Json = False
 ) -> None:
     """Show the classes of a model in the order of their arrival, its room and its bytes."""
-    from rich.table import Table
-
     from earl.estimator import EARLClassifier
     from earl.nn.room import readable
     from earl.storage.printable import printable
@@ -23,10 +21,7 @@ def show(
     if as_json:
         print_json(facts)
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("class")
-    for name in ("samples", "right before learning", "lately"):
-        table.add_column(name, justify="right")
+    table = plain_table("class", numbers=("samples", "right before learning", "lately"))
     for c in facts["classes"]:
         name = printable(c["shown"]) + (" (forgotten)" if c["forgotten"] else "")
         table.add_row(

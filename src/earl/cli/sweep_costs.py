@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from earl.cli.text import print_json
+from earl.cli.text import plain_table, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,12 +36,9 @@ def print_sweep_costs(
 
 
 def cost_table(found: "Mapping[str, SweepCost]", tflops: float) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("table", no_wrap=True)
-    for head in ("runs", "training", "exams", "hours", "memory", "disk"):
-        table.add_column(head, justify="right")
+    heads = ("runs", "training", "exams", "hours", "memory", "disk")
+    table = plain_table("table", numbers=heads)
+    table.columns[0].no_wrap = True
     for name, cost in found.items():
         work = (f"{cost.training / 1e18:.2f}", f"{cost.exams / 1e18:.2f}")
         hours = f"{cost.hours(tflops * 1e12):,.0f}"

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from earl.errors import InvalidSetting
@@ -10,6 +11,7 @@ from earl.storage.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 UNLIMITED = 10_000  # letters in a line
 
@@ -50,3 +52,24 @@ def complain(text: str) -> None:
 
 def print_json(value: object) -> None:
     say(json.dumps(value, indent=2, allow_nan=False))
+
+
+def answer(as_json: bool, facts: object, *lines: str) -> None:
+    """Print facts as one JSON object, or else what people want to know of them, line by line."""
+    if as_json:
+        print_json(facts)
+        return
+    for line in lines:
+        say(line)
+
+
+def plain_table(*texts: str, numbers: Sequence[str] = ()) -> "Table":
+    """Return a table without lines or rows: columns of text, then columns of numbers."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in texts:
+        table.add_column(name)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table

@@ -52,12 +52,7 @@ class Keeper:
         self._begin()
         self.saves.background.wait()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Kind, error: BaseException | None, at: TracebackType | None) -> None:
         self.saves.background.wait()  # first, also after an error: the directory is free afterwards
         if kind is None:
             self._save()
@@ -92,11 +87,6 @@ class Follower:
     def keep(self, moment: Moment) -> None:
         """Keep nothing: the first rank does."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Kind, error: BaseException | None, at: TracebackType | None) -> None:
         if kind in (None, GeneratorExit):
             self.ranks.leave()
