@@ -50,18 +50,6 @@ def test_no_random_numbers_are_used_for_two_things(
     assert [k for k, times in used.items() if times > 1 and k[1] not in NEW_WEIGHTS] == []
 
 
-def test_random_insertions_into_earl_s_memory_let_no_old_sample_stay_for_ever(
-    make: Make, dataset: Dataset
-) -> None:
-    """A sample of M = 8 stays with probability 7/8 each time: after 72 times, 1 in 15 000."""
-    learner = make("earl", memory_size=8, iterations=0.01)
-    assert isinstance(learner, EARL)
-    x = torch.arange(80, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, *dataset.image_shape)
-    learner.observe(x.contiguous(), torch.zeros(80, dtype=torch.int64))
-    (held,) = learner.memory.take(torch.arange(8), "x")
-    assert len(held[:, 0, 0, 0].unique()) == 8 and int(held.min()) >= 8
-
-
 def test_earl_s_memory_is_balanced_unless_told_otherwise(make: Make, dataset: Dataset) -> None:
     """The paper's is greedy balanced: a class that comes three times as often has no more room."""
     learner = make("earl", memory_size=20, iterations=0.01)

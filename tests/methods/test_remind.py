@@ -11,12 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
 from earl.learning.learner import Learner
-from earl.learning.setting import Setting
 from earl.methods.frozen.quantizer import LLOYD, ProductQuantizer, vectors_of
 from earl.methods.frozen.remind import REMIND, beta, crop_maps, mix
-from earl.nn.augment import View
-from earl.nn.build import build
-from earl.nn.resnet import ResNet
 from earl.storage.state import digest
 from remind_tools import codes_of
 from teaching import teach
@@ -56,21 +52,6 @@ def test_the_switch_comes_once_after_the_base_phase_and_keeps_codes_for_images(
     teach(learner, dataset, 48, first=base)
     assert torch.equal(codebooks["quantizer.codebooks"], learner.split.quantizer.codebooks)
     assert learner.memory.full and sorted(learner.memory.counts.tolist()) == [10, 10, 11, 11]
-
-
-def test_the_memory_of_cifar10_holds_750_codes_for_500_images() -> None:
-    view = View((0.5,) * 3, (0.3,) * 3)
-    setting = Setting(
-        image_shape=(3, 32, 32), view=view, augment=lambda x, _: view(x), memory_size=500,
-        batch_size=8, iterations=0.01,
-    )  # fmt: skip
-    learner = REMIND(build(lambda: ResNet(), torch.Generator().manual_seed(0)), setting, base=4)
-    x = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8, generator=Generator().manual_seed(1))
-    learner.observe(x, torch.arange(4))
-    assert learner.split.frozen and learner.work.updates == 0
-    assert len(learner.memory) == 4 and learner.memory.capacity == 750
-    (codes,) = learner.memory.take(torch.arange(4), "x")
-    assert codes[0].nbytes == 8 * 8 * 32
 
 
 def test_the_front_keeps_parameters_and_batch_norm_for_ever(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
@@ -83,23 +83,6 @@ def test_an_update_of_earl_is_an_adam_step_on_equation_4(
         torch.testing.assert_close(p.grad, gradient, atol=1e-5, rtol=1e-3)
     expected = one_adam_step(list(before.parameters()), loss, learner.setting.lr)
     assert_parameters(learner.f, expected)
-
-
-@pytest.mark.parametrize("negative", ["rotation", "permutation", "cutmix"])  # noise is all its own
-@pytest.mark.parametrize("count", ["inside", "on-top"])
-def test_every_image_that_earl_trains_on_is_augmented_the_preparatory_ones_too(
-    negative: str, count: str, make: Make, dataset: Dataset, passed: list[Tensor]
-) -> None:
-    view, far = View(dataset.mean, dataset.std), 100.0  # no image as it is stored comes near
-
-    def marked(x: Tensor, generator: Generator) -> Tensor:
-        return view(x) + far
-
-    learner = make("earl", augment=marked, negative=negative, preparatory_count=count)
-    observe(learner, dataset, 0, 12)
-    assert any(len(images) > held for held, images in enumerate(passed, start=1))  # prepared ones
-    for images in passed:
-        assert bool((images > far / 2).all())
 
 
 @pytest.mark.parametrize("negative", NEGATIVES)
