@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from earl.errors import InvalidInput, InvalidSetting, UnknownName
+from earl.errors import InvalidInput, InvalidSetting
 from earl.experiments.catalogue import METHODS
 from earl.learning import Learner, Setting
 from earl.learning.bytes_held import bytes_held
@@ -223,11 +223,6 @@ WRONG: dict[str, tuple[str, dict[str, object]]] = {
 def test_settings_out_of_range_are_refused(name: str, given: dict[str, object]) -> None:
     with pytest.raises(InvalidSetting, match="must be"):
         on_embeddings(name, **given)
-
-
-def test_an_unknown_distance_is_refused() -> None:
-    with pytest.raises(UnknownName, match="cosine"):
-        on_embeddings("ncm", distance="cosin")
 
 
 def test_a_gram_matrix_that_cannot_fit_is_refused_before_it_is_made() -> None:

@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from earl.data.dataset import Dataset, Split
 from earl.data.streams import Schedule, Stream
-from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
+from earl.errors import ClassCapacityError, InvalidSetting
 from earl.evaluation.loop import Exam, learn_online
 from earl.learning.learner import Learner
 from earl.methods.earl.earl import EARL
@@ -178,30 +178,6 @@ def test_a_label_does_not_influence_the_answer_about_its_own_sample(
         answers.append((scores[: at + 1], digest(learner.state_dict())))
     assert len(answers[0][0]) == at + 1 and answers[0][0] == answers[1][0]
     assert answers[0][1] != answers[1][1]  # the label did matter, later
-
-
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ({"k": 0}, InvalidSetting),
-        ({"tau": 0.0}, InvalidSetting),
-        ({"lam": -1.0}, InvalidSetting),
-        ({"d": 0}, InvalidSetting),
-        ({"hidden": -1}, InvalidSetting),
-        ({"pairs_per_class": 0}, InvalidSetting),
-        ({"negative": "rotated"}, UnknownName),
-        ({"policy": "balanced"}, UnknownName),
-        ({"residual_source": "training"}, UnknownName),
-        ({"memory_size": 0}, InvalidSetting),
-        ({"iterations": float("nan")}, InvalidSetting),
-        ({"lr": 0.0}, InvalidSetting),
-    ],
-)
-def test_impossible_settings_are_refused(
-    given: dict[str, object], error: type[Exception], make: Make
-) -> None:
-    with pytest.raises(error):
-        make("earl", **given)
 
 
 def test_any_module_can_be_the_backbone(dataset: Dataset, make: Make) -> None:

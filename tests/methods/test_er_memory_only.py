@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from contract_again import repeated
 from earl.data.dataset import Dataset
-from earl.errors import InvalidSetting, UnknownName
+from earl.errors import InvalidSetting
 from earl.evaluation.loop import learn_online
 from earl.experiments.catalogue import METHODS
 from earl.experiments.contract import CHECKS, maker
@@ -159,8 +159,3 @@ def test_with_the_policy_of_er_the_memory_follows_the_stream_as_that_of_er(
     rows = torch.cat([often[:40], (dataset.train.labels == 1).nonzero()[:6, 0]])
     ours.observe(dataset.train.images[rows], dataset.train.labels[rows])
     assert ours.memory.counts[0] > 6  # a balanced one has six of each
-
-
-def test_an_unknown_policy_is_refused_with_the_known_ones(make: Make) -> None:
-    with pytest.raises(UnknownName, match="reservoir"):
-        make("er-memory-only", policy="resevoir")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting, UnknownName
+from earl.errors import InvalidSetting
 from earl.learning import Learner, Setting
 from earl.learning.bytes_held import bytes_held
 from earl.methods.earl import EARL
@@ -97,8 +97,3 @@ def test_a_backbone_that_learns_cannot_have_means(make: Callable[..., Learner]) 
 def test_embeddings_have_no_pixels_to_move(negative: str) -> None:
     with pytest.raises(InvalidSetting, match="preparatory=false"):
         on_embeddings(preparatory=True, negative=negative)
-
-
-def test_an_unknown_projection_is_refused() -> None:
-    with pytest.raises(UnknownName, match="means"):
-        on_embeddings(projection="mean")

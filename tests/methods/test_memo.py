@@ -214,9 +214,3 @@ def test_the_specialised_blocks_are_the_last_stage(memo: Memo, depth: int, block
     learner = MEMO(backbone, memo().setting)
     assert len(learner.network.extractors.special[0]) == blocks
     torch.testing.assert_close(learner.network.eval()(x), expected)
-
-
-@pytest.mark.parametrize("given", [{"aux_weight": -1.0}, {"max_extractors": 0}])
-def test_impossible_settings_are_refused(given: dict[str, object], memo: Memo) -> None:
-    with pytest.raises(InvalidSetting):
-        memo(**given)

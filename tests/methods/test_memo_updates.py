@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -12,15 +11,8 @@ from earl.data.dataset import Dataset
 from earl.methods.memo import MEMO
 from earl.nn.modes import train_forward
 from teaching import teach_classes as teach
-from teaching import training_passes
 
 Memo = Callable[..., MEMO]
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Collects the images of every training pass."""
-    return training_passes(monkeypatch, "memo")
 
 
 def test_an_update_of_the_first_task_is_an_adam_step_on_the_cross_entropy(

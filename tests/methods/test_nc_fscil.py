@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from earl.data.dataset import Dataset
-from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
+from earl.errors import ClassCapacityError
 from earl.learning.memory import Memory
 from earl.methods.frozen.nc_fscil import NCFSCIL, ClassMeans
 from earl.storage.state import digest
@@ -142,16 +142,3 @@ def test_there_is_a_vector_for_one_class_more_than_features(
 
 def test_of_class_means_nothing_has_to_divide(ncfscil: Ncfscil) -> None:
     assert ncfscil(replay="class_mean", codebooks=3).split.quantizer is None
-
-
-@pytest.mark.parametrize(
-    "given", [{"dimensions": -1}, {"base": 0.5}, {"frozen": 0}, {"codebooks": 3}, {"codewords": 1}]
-)
-def test_impossible_settings_are_refused(given: dict[str, object], ncfscil: Ncfscil) -> None:
-    with pytest.raises(InvalidSetting):
-        ncfscil(**given)
-
-
-def test_an_unknown_kind_of_replay_is_refused(ncfscil: Ncfscil) -> None:
-    with pytest.raises(UnknownName, match="class_mean"):
-        ncfscil(replay="class_means")

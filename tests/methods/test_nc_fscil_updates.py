@@ -13,7 +13,7 @@ from earl.methods.frozen.nc_fscil import NCFSCIL
 from earl.nn.etf import SimplexETF
 from earl.nn.modes import train_forward
 from earl.storage.state import digest
-from teaching import rows_of, teach, training_passes
+from teaching import rows_of, teach
 
 Make = Callable[..., Learner]
 
@@ -22,12 +22,6 @@ Ncfscil = Callable[..., NCFSCIL]
 
 
 both = pytest.mark.parametrize("replay", ["pq", "class_mean"])
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Collects the inputs of every training pass."""
-    return training_passes(monkeypatch, "frozen.nc_fscil")
 
 
 def found_in(possible: Tensor, batch: Tensor) -> list[int]:

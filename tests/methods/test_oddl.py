@@ -223,26 +223,3 @@ def test_a_backbone_that_cannot_be_drawn_anew_is_refused(oddl: Oddl) -> None:
     backbone = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.PReLU())
     with pytest.raises(InvalidSetting, match="does not know how to initialise PReLU"):
         ODDL(backbone, oddl().setting)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"threshold": -0.1},
-        {"threshold": 1.5},
-        {"check_every": 0.0},
-        {"check_every": 2.0},
-        {"drop": -0.01},
-        {"drop": 1.0},
-        {"drop": 10},  # a number of samples, as it once was
-        {"drop": float("nan")},
-        {"max_components": 1},
-        {"vae_lr": 0.0},
-        {"latent": 0},
-        {"draws": 0},
-        {"vae_hidden": 0},
-    ],
-)
-def test_impossible_settings_are_refused(given: dict[str, object], oddl: Oddl) -> None:
-    with pytest.raises(InvalidSetting):
-        oddl(**given)

@@ -9,7 +9,6 @@ from torch import Generator, Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from earl.data.dataset import Dataset
-from earl.errors import InvalidSetting
 from earl.learning.learner import Learner
 from earl.methods.frozen.quantizer import LLOYD, ProductQuantizer, vectors_of
 from earl.methods.frozen.remind import REMIND, beta, crop_maps, mix
@@ -235,19 +234,3 @@ def test_beta_draws_follow_the_generator_and_the_distribution() -> None:
     assert draws.min() >= 0 and draws.max() <= 1
     assert float(draws.mean()) == pytest.approx(0.5, abs=0.03)
     assert float(draws.var()) == pytest.approx(1 / 8, abs=0.01)  # 1/(4(2α + 1))
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"mixup": -0.1},
-        {"mixup": float("nan")},
-        {"base": 0.5},  # of a stream of unknown length
-        {"frozen": 3},
-        {"codebooks": 3},
-        {"codewords": 4096},
-    ],
-)
-def test_impossible_settings_are_refused(given: dict[str, object], remind: Remind) -> None:
-    with pytest.raises(InvalidSetting):
-        remind(**given)

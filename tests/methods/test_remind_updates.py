@@ -13,18 +13,12 @@ from earl.learning.learner import Learner
 from earl.methods.frozen.remind import REMIND
 from earl.nn.modes import train_forward
 from remind_tools import codes_of
-from teaching import teach, training_passes
+from teaching import teach
 
 Make = Callable[..., Learner]
 
 
 Remind = Callable[..., REMIND]
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Collects the inputs of every training pass."""
-    return training_passes(monkeypatch, "frozen.remind")
 
 
 def cross_entropy(z: Tensor, y: list[int]) -> Tensor:

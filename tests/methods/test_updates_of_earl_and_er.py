@@ -16,15 +16,9 @@ from earl.methods.er import ER
 from earl.nn.augment import Augment, View
 from earl.nn.modes import train_forward
 from earl.storage.state import digest
-from teaching import observe, training_passes
+from teaching import observe
 
 Make = Callable[..., Learner]
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Collects the images of every training pass."""
-    return training_passes(monkeypatch, "earl.earl", "er", "er_memory_only")
 
 
 def one_adam_step(parameters: list[Tensor], loss: Tensor, lr: float) -> list[Tensor]:
