@@ -2,11 +2,10 @@
 
 import copy
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from earl.data.dataset import Dataset
 from earl.learning.learner import Learner
@@ -79,52 +78,6 @@ def test_an_update_behind_the_front_is_an_adam_step_on_decoded_codes(
         assert p.grad is not None
         sure = p.grad.abs() > 1e-6
         torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4)
-
-
-def test_every_update_of_a_block_replays_other_codes_with_the_same_new_ones(
-    remind: Remind, dataset: Dataset, passed: list[Tensor]
-) -> None:
-    learner = remind(iterations=3)
-    teach(learner, dataset, 20)
-    passed.clear()
-    teach(learner, dataset, 4, first=20)
-    assert len(passed) == 12
-    for one, other in pairwise(passed):
-        assert torch.equal(one[:4], other[:4])
-        assert not torch.equal(one[4:], other[4:])
-    assert learner.work.counts["encoded"] == 2 * 20 + 4  # the new ones once
-
-
-@pytest.mark.parametrize("anew", [False, True])
-def test_new_images_are_encoded_once_as_they_are_or_augmented_for_every_update(
-    anew: bool,
-    make: Make,
-    dataset: Dataset,
-    passed: list[Tensor],
-    rolled: Callable[[Tensor, Generator], Tensor],
-) -> None:
-    assert not make("remind").augment_stream  # as the original, and as all numbers so far
-    learner = make("remind", augment=rolled, iterations=3, augment_stream=anew)
-    assert isinstance(learner, REMIND)
-    teach(learner, dataset, 20)
-    passed.clear()
-    encoded, quantized = (learner.work.counts[name] for name in ("encoded", "quantized"))
-    teach(learner, dataset, 4, first=20)
-    rows = [(dataset.train.labels == i).nonzero()[5] for i in range(4)]
-    raw, quantizer = dataset.train.images[torch.cat(rows)], learner.split.quantizer
-    assert len(passed) == 12 and quantizer is not None
-    seen = []
-    for t, maps in enumerate(passed, start=60):
-        view = (
-            rolled(raw, learner.randomness.at(t, "augment")) if anew else learner.setting.view(raw)
-        )
-        with torch.no_grad():
-            seen.append(quantizer(learner.split.front(view)))
-        torch.testing.assert_close(maps[:4], quantizer.decode(seen[-1]))
-    (kept,) = learner.memory.take(torch.arange(20, 24), "x")
-    assert torch.equal(kept, seen[0])
-    assert learner.work.counts["encoded"] - encoded == (12 * 4 if anew else 4)
-    assert learner.work.counts["quantized"] - quantized == (12 * 4 if anew else 4)
 
 
 def test_mixup_trains_on_distributions_and_both_are_off_by_default(
