@@ -211,20 +211,6 @@ def test_every_image_is_augmented_each_time_it_is_trained_on(
     assert all(abs(t - mark) < 100 for t, mark in zip(trained, marks, strict=True))
 
 
-def test_memory_images_are_drawn_anew_and_none_comes_twice(
-    derpp: Make, dataset: Dataset, passes: Passes
-) -> None:
-    learner = derpp(iterations=3, memory_size=40)
-    observe(learner, dataset, 0, 41)
-    learner.finish()
-    images = [x for x, _ in passes]
-    assert [len(x) for x in images[-9:]] == [8] * 9  # also when one sample waits alone
-    assert all(len({i.numpy().tobytes() for i in x}) == len(x) for x in images)
-    block = images[-9:-3]  # three iterations for each of two samples
-    assert all(torch.equal(x[:2], block[0][:2]) for x in block)
-    assert len({x[2:].numpy().tobytes() for x in block}) == 6
-
-
 def test_an_update_costs_as_much_as_one_of_er(
     derpp: Make, make: Callable[..., Learner], dataset: Dataset
 ) -> None:

@@ -50,18 +50,24 @@ def test_no_random_numbers_are_used_for_two_things(
     assert [k for k, times in used.items() if times > 1 and k[1] not in NEW_WEIGHTS] == []
 
 
-def test_earl_s_memory_is_balanced_unless_told_otherwise(make: Make, dataset: Dataset) -> None:
-    """The paper's is greedy balanced: a class that comes three times as often has no more room."""
-    learner = make("earl", memory_size=20, iterations=0.01)
-    assert isinstance(learner, EARL)
+@pytest.mark.parametrize("name", ["earl", "er-memory-only"])
+def test_the_memory_of_earl_and_of_its_control_is_balanced_unless_told_otherwise(
+    name: str, make: Make, dataset: Dataset
+) -> None:
+    """The paper's is greedy balanced: a class that comes three times as often has no more room.
+
+    A reservoir would follow the stream and drop newcomers.
+    """
+    learner = make(name, memory_size=20, iterations=0.01)
     often = torch.arange(36)  # of class 0
     some = torch.cat([c * 40 + torch.arange(12) for c in (1, 2, 3)])
     order = torch.stack((often, some), dim=1).flatten()
     y = dataset.train.labels[order]
     assert y.bincount().tolist() == [36, 12, 12, 12]
     learner.observe(dataset.train.images[order], y)
-    _, held = learner.memory.take(torch.arange(20), "x", "y")
+    x, held = learner.memory.take(torch.arange(20), "x", "y")
     assert held.bincount().tolist() == [5, 5, 5, 5]
+    assert (x == dataset.train.images[order[-1]]).flatten(1).all(dim=1).any()
 
 
 def test_only_real_samples_enter_the_rings_and_never_more_than_ten(

@@ -2,18 +2,17 @@
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Generator, Tensor, nn
 
 from earl.data.dataset import Dataset
+from earl.experiments.contract.checks import saved_and_loaded
 from earl.learning.learner import Learner
 from earl.learning.setting import Setting
 from earl.methods.ewc import EWC
 from earl.nn.modes import train_forward
-from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
 from teaching import observe
 
@@ -204,9 +203,9 @@ def test_a_boundary_before_the_first_update_holds_nothing(ewc: Ewc, dataset: Dat
 
 @pytest.mark.parametrize("at", [19, 22])  # just before the boundary, and after it
 def test_a_learner_saved_around_a_boundary_goes_on_exactly(
-    at: int, ewc: Ewc, dataset: Dataset, tmp_path: Path
+    at: int, ewc: Ewc, dataset: Dataset
 ) -> None:
-    learner, fresh = ewc(iterations=0.75), ewc(iterations=0.75)
+    learner = ewc(iterations=0.75)
 
     def teach(learner: Learner, start: int, stop: int) -> None:
         for i in range(start, stop):
@@ -215,10 +214,7 @@ def test_a_learner_saved_around_a_boundary_goes_on_exactly(
                 learner.end_task()
 
     teach(learner, 0, at)
-    write_snapshot(tmp_path, at, learner.state_dict(), about={})
-    snapshot = read_newest(tmp_path)
-    assert snapshot is not None
-    fresh.load_state_dict(snapshot.state)
+    fresh = saved_and_loaded(learner, ewc(iterations=0.75), at)
     teach(learner, at, 40)
     teach(fresh, at, 40)
     assert digest(learner.state_dict()) == digest(fresh.state_dict())

@@ -169,15 +169,3 @@ def test_an_update_costs_three_of_er_and_views_leave_running_statistics(
     large = xder(batch_size=72, memory_size=100, iterations=1 / 24)  # an update for each block
     observe(large, dataset, [0, 1, 2, 3] * 18)
     assert [len(x) for x, _ in passes[-2:]] == [72, 2 * CONTRASTED]
-
-
-def test_memory_images_are_drawn_anew_and_none_comes_twice(
-    xder: Make, dataset: Dataset, passes: Passes
-) -> None:
-    learner = xder(iterations=3, memory_size=40)
-    observe(learner, dataset, [0, 1, 2, 3] * 10)
-    batches = [x for x, _ in passes[::2]]
-    assert all(len({i.numpy().tobytes() for i in x}) == len(x) for x in batches)
-    block = batches[-6:]
-    assert all(torch.equal(x[:2], block[0][:2]) for x in block)
-    assert len({x[2:].numpy().tobytes() for x in block}) == 6
