@@ -17,7 +17,6 @@ Make = Callable[..., Learner]
     [
         ("earl", {}, "earl-no-rc"),
         ("earl", {"residual_source": "refresh"}, "earl-no-rc"),
-        ("earl", {"k": 1, "tau": 0.1}, "earl-no-rc"),
         ("earl-no-pdt", {}, "vanilla-etf"),
     ],
 )

@@ -94,12 +94,11 @@ def test_the_global_random_state_has_no_influence_and_is_left_alone():
     assert torch.equal(whole(SimplexETF(20, 1)), one)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("d", [512, 513, 640, 768, 1000, 1024, 1025])
-def test_no_coordinate_dominates_a_vector(d, seed):
+def test_no_coordinate_dominates_a_vector(d):
     # Of d^2 coordinates of evenly spread directions the largest is about sqrt(2 log(d^2) / d),
     # and the fourth powers of each vector sum to about 3/d; an axis has 1 and 1.
-    W = whole(SimplexETF(d, seed))
+    W = whole(SimplexETF(d, 0))
     assert W.abs().max() < 1.5 * math.sqrt(2 * math.log(d * d) / d)
     assert W.pow(4).sum(dim=1).max() < 12 / d
 
