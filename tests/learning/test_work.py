@@ -11,11 +11,11 @@ from earl.data.dataset import Dataset
 from earl.errors import EarlError
 from earl.learning.learner import Learner
 from earl.learning.pace import Pace
-from earl.learning.setting import Setting
 from earl.learning.work import Pass, Work, flops
 from earl.nn.build import build
 from earl.nn.resnet import ResNet
 from kin import every_method
+from plain_setting import setting
 
 Make = Callable[..., Learner]
 
@@ -96,10 +96,6 @@ def test_the_flops_of_a_stream_are_what_torch_counts(
 
 
 # ---- earning FLOPs
-
-
-def setting(**given: float) -> Setting:
-    return Setting(image_shape=(1, 2, 2), view=lambda x: x, augment=lambda x, g: x, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("earned", [1, 7, 32, 33, 1000])

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from earl.errors import InvalidInput, InvalidSetting
 from earl.experiments.catalogue import METHODS
-from earl.learning import Learner, Setting
+from earl.learning import Learner
 from earl.learning.bytes_held import bytes_held
 from earl.methods.embeddings.closed_form import SecondMoment
+from plain_setting import of_features
 
 SIZE = 6
 NAMES = ("ncm", "slda", "ranpac", "knn")
@@ -21,14 +22,7 @@ NAMES = ("ncm", "slda", "ranpac", "knn")
 
 def on_embeddings(name: str, size: int = SIZE, memory_size: int = 500, **given: object) -> Learner:
     """Return a learner on embeddings of this size."""
-    setting = Setting(
-        image_shape=(size, 1, 1),
-        dtype=torch.float32,
-        view=lambda x: x,
-        augment=lambda x, _: x,
-        memory_size=memory_size,
-    )
-    return METHODS[name](nn.Flatten(), setting, **given)
+    return METHODS[name](nn.Flatten(), of_features(size, memory_size=memory_size), **given)
 
 
 def blobs(n: int, classes: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:

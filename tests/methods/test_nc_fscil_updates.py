@@ -12,7 +12,7 @@ from earl.learning.learner import Learner
 from earl.methods.frozen.nc_fscil import NCFSCIL
 from earl.nn.etf import SimplexETF
 from earl.nn.modes import train_forward
-from teaching import rows_of, teach
+from teaching import check_adam_step, rows_of, teach
 
 Make = Callable[..., Learner]
 
@@ -35,15 +35,7 @@ def check_step(before: nn.Module, moments: object, after: nn.Module, x: Tensor, 
     W = SimplexETF(16, 1).vectors(torch.arange(17)).float()
     f = train_forward(before, x)
     losses = [(f[i] / f[i].norm() @ W[c] - 1) ** 2 / 2 for i, c in enumerate(y.tolist())]
-    torch.stack(losses).mean().backward()
-    optimizer = torch.optim.Adam(before.parameters(), lr=3e-3)
-    optimizer.load_state_dict(moments)  # type: ignore[arg-type]
-    optimizer.step()
-    for p, q in zip(before.parameters(), after.parameters(), strict=True):
-        assert p.grad is not None
-        sure = p.grad.abs() > 1e-6
-        assert sure.any()
-        torch.testing.assert_close(q[sure], p[sure], atol=2e-5, rtol=1e-4)
+    check_adam_step(before, moments, torch.stack(losses).mean(), after)
 
 
 def test_the_base_phase_pulls_images_to_fixed_vectors(

@@ -12,7 +12,7 @@ from earl.learning.learner import Learner
 from earl.methods.frozen.remind import REMIND
 from earl.nn.modes import train_forward
 from remind_tools import codes_of
-from teaching import teach
+from teaching import check_adam_step, teach
 
 Make = Callable[..., Learner]
 
@@ -40,14 +40,7 @@ def test_the_base_phase_is_replay_of_images_from_a_balanced_memory(
     assert len(images) == 8 and y[:4] == [0, 1, 2, 3]
 
     loss = cross_entropy(train_forward(before, images)[:, :4], y)
-    loss.backward()
-    optimizer = torch.optim.Adam(before.parameters(), lr=learner.setting.lr)
-    optimizer.load_state_dict(moments)
-    optimizer.step()
-    for p, after in zip(before.parameters(), learner.network.parameters(), strict=True):
-        assert p.grad is not None
-        sure = p.grad.abs() > 1e-6
-        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4)
+    check_adam_step(before, moments, loss, learner.network)
 
 
 def test_an_update_behind_the_front_is_an_adam_step_on_decoded_codes(
@@ -70,14 +63,7 @@ def test_an_update_behind_the_front_is_an_adam_step_on_decoded_codes(
     assert all(min(i) < 24 for i in found[4:])
     y = [i[0] % 4 for i in found]
     loss = cross_entropy(train_forward(before, maps)[:, :4], y)
-    loss.backward()
-    optimizer = torch.optim.Adam(before.parameters(), lr=learner.setting.lr)
-    optimizer.load_state_dict(moments)
-    optimizer.step()
-    for p, after in zip(before.parameters(), learner.plastic.parameters(), strict=True):
-        assert p.grad is not None
-        sure = p.grad.abs() > 1e-6
-        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4)
+    check_adam_step(before, moments, loss, learner.plastic)
 
 
 def test_mixup_trains_on_distributions_and_both_are_off_by_default(
