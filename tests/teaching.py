@@ -31,10 +31,12 @@ def teach(learner: Learner, dataset: Dataset, n: int, first: int = 0) -> None:
         learner.observe(dataset.train.images[row], dataset.train.labels[row])
 
 
-def teach_classes(learner: Learner, dataset: Dataset, classes: tuple[int, ...], n: int) -> None:
-    """Observe n samples of these classes, in turn."""
+def teach_classes(
+    learner: Learner, dataset: Dataset, classes: tuple[int, ...], n: int, first: int = 0
+) -> None:
+    """Observe n samples of these classes, from the given one on, in turn."""
     rows = [(dataset.train.labels == c).nonzero()[:, 0] for c in classes]
-    for i in range(n):
+    for i in range(first, first + n):
         at = rows[i % len(rows)][i // len(rows)][None]
         learner.observe(dataset.train.images[at], dataset.train.labels[at])
 

@@ -116,19 +116,19 @@ def test_the_leader_of_the_window_answers(polrs: Polrs, dataset: Dataset) -> Non
 def test_a_full_window_makes_all_replicas_copies_of_the_best_around_its_rate(
     best: int, factor: float, polrs: Polrs, dataset: Dataset
 ) -> None:
-    learner = polrs(window=41)
-    observe(learner, dataset, 0, 41)  # the first has no answer, so one is missing; one waits
-    assert learner.window.samples == 40 and len(learner.waiting) == 1
-    learner.window.right = [20, 20, 20]
-    learner.window.right[best] = 30
+    learner = polrs(window=21)
+    observe(learner, dataset, 0, 21)  # the first has no answer, so one is missing; one waits
+    assert learner.window.samples == 20 and len(learner.waiting) == 1
+    learner.window.right = [10, 10, 10]
+    learner.window.right[best] = 15
     network = digest(learner.networks[best].state_dict())
     moments = digest(learner.optimizers[best].state_dict()["state"])
-    observe(learner, dataset, 41, 42)
+    observe(learner, dataset, 21, 22)
     assert [digest(other.state_dict()) for other in learner.networks] == [network] * 3
     assert [digest(o.state_dict()["state"]) for o in learner.optimizers] == [moments] * 3
     assert rates(learner) == [3e-3 * factor * f for f in (0.5, 1.0, 2.0)]
     assert learner.window.samples == 0 and learner.window.right == [0, 0, 0]
-    observe(learner, dataset, 42, 44)  # an update: copies, and not the same tensors
+    observe(learner, dataset, 22, 24)  # an update: copies, and not the same tensors
     assert len({digest(other.state_dict()) for other in learner.networks}) == 3
     assert len({digest(o.state_dict()["state"]) for o in learner.optimizers}) == 3
 
@@ -136,9 +136,9 @@ def test_a_full_window_makes_all_replicas_copies_of_the_best_around_its_rate(
 def test_a_tie_of_the_outer_replicas_never_hands_over_to_the_middle_one_behind_them(
     polrs: Polrs, dataset: Dataset
 ) -> None:
-    learner = polrs(window=41)
-    observe(learner, dataset, 0, 41)
-    learner.window.right = [30, 20, 30]
+    learner = polrs(window=21)
+    observe(learner, dataset, 0, 21)
+    learner.window.right = [15, 10, 15]
     fastest, middle = (digest(learner.networks[j].state_dict()) for j in (2, 1))
     assert fastest != middle
     learner._continue_from_best()
