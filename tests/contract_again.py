@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from earl.experiments.contract import CHECKS
+from earl.nn.resnet import ResNet
 
 # What other circumstances break first. The other checks are made again by `pytest -m slow`.
 FIRST = ("a_saved_learner_goes_on_exactly", "many_samples_at_once_equal_one_by_one", "it_learns")
@@ -19,3 +20,12 @@ def repeated(*also: str, without: Collection[str] = ()) -> list[Any]:
     now = {*FIRST, *also}
     names = [name for name in CHECKS if name not in without]
     return [name if name in now else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+def shorten_networks(monkeypatch: pytest.MonkeyPatch, width: int = 16) -> None:
+    """Let the checks make networks of one block: what they ask again needs no more."""
+
+    def one_block(**_: int) -> ResNet:
+        return ResNet(depth=4, width=width)
+
+    monkeypatch.setattr("earl.experiments.contract.guards.ResNet", one_block)

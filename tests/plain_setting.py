@@ -16,3 +16,8 @@ def setting(**given_values):
 
 def raw(n=2, shape=(3, 4, 5)):
     return torch.zeros(n, *shape, dtype=torch.uint8)
+
+
+def of_features(size, **given_values):
+    """Return the setting of a learner that is handed features instead of images."""
+    return setting(image_shape=(size, 1, 1), dtype=torch.float32, **given_values)

@@ -29,6 +29,19 @@ def learn(learner, dataset, steps=60):
     return input_of(learner, dataset, stream.schedule, steps)
 
 
+@pytest.fixture(scope="module")
+def taught(make, dataset):
+    """What a probe is given after 100 samples, for each method; do not change it."""
+    known = {}
+
+    def taught_once(method):
+        if method not in known:
+            known[method] = learn(make(method, iterations=0.5), dataset, steps=100)
+        return known[method]
+
+    return taught_once
+
+
 def input_of(learner, dataset, schedule, steps):
     seen = schedule.order[:steps]
     asked = Exam(dataset.test).questions(dataset.train.labels[seen])
@@ -96,9 +109,9 @@ def test_the_training_error_is_that_of_the_first_200_images_of_each_class_to_arr
 
 
 @pytest.mark.parametrize("method", ["vanilla-etf", "earl", "er", "scr"])
-def test_bias_is_the_mean_of_the_largest_cosine_with_an_old_class(make, dataset, method):
-    learner = make(method, iterations=0.5)
-    given = learn(learner, dataset, steps=100)
+def test_bias_is_the_mean_of_the_largest_cosine_with_an_old_class(taught, dataset, method):
+    given = taught(method)
+    learner = given.learner
     newest, total = len(learner.classes) - 1, 0.0
     images = images_of(dataset, learner, newest, 100)
     assert newest == 3
@@ -116,9 +129,9 @@ def test_one_class_has_no_bias_no_geometry_and_no_neighbours(make, dataset):
 
 
 @pytest.mark.parametrize("method", ["earl", "earl-no-pdt", "vanilla-etf", "er"])
-def test_cosines_are_those_of_the_first_and_the_newest_class(make, dataset, method):
-    learner = make(method, iterations=0.5)
-    given = learn(learner, dataset, steps=100)
+def test_cosines_are_those_of_the_first_and_the_newest_class(taught, dataset, method):
+    given = taught(method)
+    learner = given.learner
     read = PROBES["cosines"](given)
     assert read["cosine_classes"] == [0, 3]
     assert read["cosine_ages"] == [100 - arrival(given, c) for c in (0, 3)]
@@ -132,10 +145,10 @@ def test_cosines_are_those_of_the_first_and_the_newest_class(make, dataset, meth
         torch.testing.assert_close(torch.tensor(kept), expected, atol=1e-4, rtol=1e-4)
 
 
-def test_features_keep_their_distances(make, dataset):
+def test_features_keep_their_distances(taught, dataset):
     """With at most 31 samples, 30 principal components are all there are."""
-    learner = make("er", iterations=0.5)
-    given = learn(learner, dataset, steps=100)
+    given = taught("er")
+    learner = given.learner
     few = torch.cat([given.asked[dataset.test.labels[given.asked] == c][:7] for c in range(4)])
     read = PROBES["features"](
         ProbeInput(learner, 100, dataset.test, few, dataset.train, given.seen)
@@ -149,9 +162,9 @@ def test_features_keep_their_distances(make, dataset):
     torch.testing.assert_close(torch.cdist(kept, kept), torch.cdist(h, h), atol=1e-2, rtol=1e-2)
 
 
-def test_lists_end_10_000_samples_after_the_class(make, dataset):
-    learner = make("vanilla-etf", iterations=0.25)
-    given = learn(learner, dataset, steps=100)
+def test_lists_end_10_000_samples_after_the_class(taught, dataset):
+    given = taught("vanilla-etf")
+    learner = given.learner
     late = ProbeInput(
         learner, LONGEST + arrival(given, 3), dataset.test, given.asked, dataset.train, given.seen
     )

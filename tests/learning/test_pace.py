@@ -38,15 +38,6 @@ def test_after_n_samples_floor_of_rate_times_n_updates_were_due(rate, sizes):
         assert done == math.floor(exact * samples)
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("batch", [1, 3, 8, 1000])
-def test_the_total_does_not_depend_on_how_samples_arrive(rate, batch):
-    T, pace, done = 1000, pace_of(rate), 0
-    for start in range(0, T, batch):
-        done += updates(pace, min(batch, T - start))
-    assert done == math.floor(Fraction(str(rate)) * T)
-
-
 @settings(max_examples=60, deadline=None)
 @given(rate=st.decimals("0.001", "9", places=3), samples=st.integers(0, 100_000))
 @example(rate=Decimal("0.7"), samples=10)  # the float nearest to 0.7 is smaller

@@ -5,15 +5,40 @@ from functools import partial
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from earl.data.dataset import Dataset
-from earl.learning import Learner
+from earl.learning import Learner, Setting
 from earl.nn import View
+from earl.nn.modes import train_forward
 from small_networks import THREE_STAGES
+from teaching import training_passes
 
 Make = Callable[..., Learner]
 Augmentation = Callable[[Tensor, Generator], Tensor]
+TRAINED = ("er", "er_mir", "er_memory_only", "derpp", "ewc", "memo", "polrs", "scr", "xder")
+TRAINED += ("earl.earl", "frozen.nc_fscil", "frozen.remind")
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """Collects what every training pass is given: images, or maps behind a front."""
+    return training_passes(monkeypatch, *TRAINED)
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor]]:
+    """Collects the images and the logits of every training pass of DER++ and X-DER."""
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
+        z = train_forward(network, x)
+        seen.append((x.detach().clone(), z.detach().clone()))
+        return z
+
+    for module in ("derpp", "xder"):
+        monkeypatch.setattr(f"earl.methods.{module}.forward", forward)
+    return seen
 
 
 @pytest.fixture
@@ -63,3 +88,33 @@ def oddl(make: Make, plain: Augmentation) -> Make:
 def xder(make: Make, plain: Augmentation) -> Make:
     """Makes a learner of this method, with images as they are."""
     return partial(make, "x-der", augment=plain, future=5)
+
+
+@pytest.fixture
+def mir(make: Make, plain: Augmentation) -> Make:
+    """Makes a learner of this method, with images as they are."""
+    return partial(make, "er-mir", augment=plain)
+
+
+@pytest.fixture
+def ewc(make: Make, plain: Augmentation) -> Make:
+    """Makes a learner of this method, with images as they are."""
+    return partial(make, "ewc", augment=plain)
+
+
+@pytest.fixture
+def derpp(make: Make, plain: Augmentation) -> Make:
+    """Makes a learner of this method, with images as they are."""
+    return partial(make, "der++", augment=plain)
+
+
+@pytest.fixture
+def scr(make: Make, plain: Augmentation) -> Make:
+    """Makes a learner of this method, with images as they are."""
+    return partial(make, "scr", augment=plain, head_width=6)
+
+
+@pytest.fixture
+def polrs(make: Make, plain: Augmentation) -> Make:
+    """Makes a learner of this method, with images as they are."""
+    return partial(make, "polrs", augment=plain)

@@ -6,18 +6,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.errors import InvalidSetting
-from earl.learning import Setting, adam
-from earl.learning.encoder import as_it_is
+from earl.learning import adam
 from earl.methods.earl import EARL
 from earl.methods.earl.along import ROWS, SHARE, AlongVectors
 from earl.methods.earl.frozen_means import FrozenMeans
 from earl.methods.earl.growing import make_room
+from plain_setting import of_features
+from small_networks import random
 
 SIZE = 6
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def along(vectors: Tensor, samples: int = 0, size: int = SIZE) -> AlongVectors:
@@ -29,11 +26,8 @@ def along(vectors: Tensor, samples: int = 0, size: int = SIZE) -> AlongVectors:
 
 
 def on_features(d: int = 8, **given: object) -> EARL:
-    setting = Setting(
-        image_shape=(SIZE, 1, 1), dtype=torch.float32, view=as_it_is, augment=as_it_is, lr=0.01
-    )
     usual = {"preparatory": False, "hidden": 0, "projection": "means", "residual_source": "means"}
-    return EARL(nn.Flatten(), setting, d=d, **(usual | given))  # type: ignore[arg-type]
+    return EARL(nn.Flatten(), of_features(SIZE, lr=0.01), d=d, **(usual | given))  # type: ignore[arg-type]
 
 
 def taught(classes: int, d: int = 8) -> tuple[EARL, AlongVectors]:

@@ -3,10 +3,7 @@
 import torch
 
 from earl.methods.frozen.nc_fscil import ClassMeans
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from seeds import generator as seeded
 
 
 def test_running_means_equal_those_of_all_rows_at_once() -> None:

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from earl.errors import InvalidInput, InvalidSetting, UnknownName
+from earl.errors import InvalidInput, InvalidSetting
 from earl.experiments.catalogue import METHODS
-from earl.learning import Learner, Setting
+from earl.learning import Learner
 from earl.learning.bytes_held import bytes_held
 from earl.methods.embeddings.closed_form import SecondMoment
+from plain_setting import of_features
 
 SIZE = 6
 NAMES = ("ncm", "slda", "ranpac", "knn")
@@ -21,14 +22,7 @@ NAMES = ("ncm", "slda", "ranpac", "knn")
 
 def on_embeddings(name: str, size: int = SIZE, memory_size: int = 500, **given: object) -> Learner:
     """Return a learner on embeddings of this size."""
-    setting = Setting(
-        image_shape=(size, 1, 1),
-        dtype=torch.float32,
-        view=lambda x: x,
-        augment=lambda x, _: x,
-        memory_size=memory_size,
-    )
-    return METHODS[name](nn.Flatten(), setting, **given)
+    return METHODS[name](nn.Flatten(), of_features(size, memory_size=memory_size), **given)
 
 
 def blobs(n: int, classes: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -223,11 +217,6 @@ WRONG: dict[str, tuple[str, dict[str, object]]] = {
 def test_settings_out_of_range_are_refused(name: str, given: dict[str, object]) -> None:
     with pytest.raises(InvalidSetting, match="must be"):
         on_embeddings(name, **given)
-
-
-def test_an_unknown_distance_is_refused() -> None:
-    with pytest.raises(UnknownName, match="cosine"):
-        on_embeddings("ncm", distance="cosin")
 
 
 def test_a_gram_matrix_that_cannot_fit_is_refused_before_it_is_made() -> None:

@@ -2,17 +2,12 @@
 
 import math
 
-import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from earl.learning.classes import Classes
-from earl.learning.learner import Learner
-from earl.learning.setting import Setting
 from earl.methods.earl.residuals import ResidualMemory, correct
 from earl.nn.etf import SimplexETF
 from residual_tools import filled, unit
@@ -53,7 +48,7 @@ def naive(f_hat, h_hat, y, W, k, tau):
     N=st.integers(1, 12),
     d=st.integers(2, 9),
     k=st.integers(1, 15),
-    tau=st.floats(0.05, 10),
+    tau=st.floats(0.05, 1e9),
     seed=st.integers(0, 999),
     data=st.data(),
 )
@@ -64,43 +59,9 @@ def test_correction_equals_a_triple_loop(B, N, d, k, tau, seed, data):
     close(result, naive(f_hat, h_hat, y, W, k, tau), atol=1e-9, rtol=0)
 
 
-def test_correction_equals_gathering_the_residuals_of_the_neighbours():
-    f_hat, h_hat, y, W = problem(20, 60, 8, 32, dtype=torch.float32)
-    distance, nearest = torch.cdist(f_hat, h_hat).topk(15, largest=False)
-    s = torch.softmax(-distance / 0.9, dim=1)
-    residuals = (W[y] - h_hat)[nearest]  # (B, k, d)
-    expected = f_hat + (s[..., None] * residuals).sum(dim=1)
-    close(correct(f_hat, h_hat, y, W, k=15, tau=0.9), expected, atol=1e-6, rtol=0)
-
-
-def test_corrected_scores_equal_the_formula_in_score_space():
-    # z_c(f_corr) = z_c(f) + sum_j s_j (Gamma[c, y_j] - z_c(h_j)), Gamma the frame's Gram matrix
-    n, d, k, tau = 5, 12, 4, 0.9
-    f_hat, h_hat, y, W = problem(6, 20, n, d)
-    distance, nearest = torch.cdist(f_hat, h_hat).topk(k, largest=False)
-    s = torch.softmax(-distance / tau, dim=1)
-    gamma = torch.full((n, n), -1 / d, dtype=torch.float64).fill_diagonal_(1)
-    shift = (gamma[y] - h_hat @ W.T)[nearest]  # (B, k, n)
-    expected = f_hat @ W.T + (s[..., None] * shift).sum(dim=1)
-    close(correct(f_hat, h_hat, y, W, k=k, tau=tau) @ W.T, expected, atol=1e-9, rtol=0)
-
-
 def test_a_stored_query_with_one_neighbour_becomes_its_class_vector():
     _, h_hat, y, W = problem(1, 10, 6, 16, dtype=torch.float32)
     close(correct(h_hat, h_hat, y, W, k=1, tau=0.9), W[y], atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("k", [5, 6, 15, 1000])
-def test_fewer_pairs_than_neighbours_are_all_used(k):
-    f_hat, h_hat, y, W = problem(3, 5, 4, 8)
-    expected = naive(f_hat, h_hat, y, W, 5, 0.9)
-    close(correct(f_hat, h_hat, y, W, k=k, tau=0.9), expected, atol=1e-9, rtol=0)
-
-
-def test_all_pairs_at_a_high_temperature_add_the_mean_residual():
-    f_hat, h_hat, y, W = problem(4, 9, 4, 8)
-    expected = f_hat + (W[y] - h_hat).mean(dim=0)
-    close(correct(f_hat, h_hat, y, W, k=9, tau=1e9), expected, atol=1e-6, rtol=0)
 
 
 def test_at_a_low_temperature_only_the_nearest_pair_counts():
@@ -110,24 +71,10 @@ def test_at_a_low_temperature_only_the_nearest_pair_counts():
     close(correct(f_hat, h_hat, y, W, k=9, tau=1e-5), expected, atol=1e-6, rtol=0)
 
 
-def test_a_query_alone_is_corrected_as_in_a_batch():
-    f_hat, h_hat, y, W = problem(5, 20, 4, 8)
-    together = correct(f_hat, h_hat, y, W, k=3, tau=0.9)
-    for i in range(5):
-        alone = correct(f_hat[i : i + 1], h_hat, y, W, k=3, tau=0.9)
-        assert alone.shape == (1, 8)
-        close(alone[0], together[i], atol=1e-12, rtol=0)
-
-
 def test_without_pairs_nothing_is_corrected():
     f_hat, _, _, W = problem(3, 1, 4, 8)
     nothing, none = torch.empty(0, 8, dtype=torch.float64), torch.empty(0, dtype=torch.int64)
     assert torch.equal(correct(f_hat, nothing, none, W, k=15, tau=0.9), f_hat)
-
-
-def test_correction_vanishes_as_features_reach_their_targets():
-    f_hat, _, y, W = problem(4, 9, 4, 8)
-    close(correct(f_hat, W[y], y, W, k=5, tau=0.9), f_hat, atol=1e-12, rtol=0)
 
 
 def test_correction_changes_none_of_its_inputs():
@@ -199,38 +146,3 @@ def test_a_class_that_is_short_of_pairs_makes_no_copy_of_the_store():
     with Largest() as largest:
         correct(f_hat, *memory.pairs(), W, k=15, tau=0.9)
     assert largest.numel <= max(B * d, B * 10 * n, n * d) < 10 * n * d / 8
-
-
-# ---- prediction
-
-
-class Corrected(Learner):
-    """Images carry features in their bytes; answers are corrected by the given pairs."""
-
-    def __init__(self, f_hat, h_hat, y, W):
-        self.f_hat, self.pairs, self.W = f_hat, (h_hat, y), W
-        self.setting = Setting(image_shape=(1, 1, 1), view=lambda x: x, augment=lambda x, g: x)
-        self.classes = Classes()
-        self.classes.index(torch.arange(len(W)))
-
-    def observe(self, x, y):
-        raise NotImplementedError
-
-    def scores(self, x):
-        f_hat = self.f_hat[x.flatten().long()]
-        return correct(f_hat, *self.pairs, self.W, k=3, tau=0.9) @ self.W.T
-
-    def parts(self):
-        return {}
-
-
-def test_a_feature_with_no_positive_cosine_can_still_be_right():
-    d, n = 9, 4
-    W = SimplexETF(d, 0).vectors(torch.arange(n))
-    away = SimplexETF(d, 0).vectors(torch.tensor([9]))[0]  # cosine -1/9 with every class
-    wanted = 2
-    f_hat = F.normalize(away + 0.05 * W[wanted], dim=0)[None]
-    learner = Corrected(f_hat, W, torch.arange(n), W)  # pairs without residuals
-    x = torch.zeros(1, 1, 1, 1, dtype=torch.uint8)
-    assert bool((learner.scores(x) < 0).all())
-    assert learner.predict(x).tolist() == [wanted]

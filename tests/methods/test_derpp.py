@@ -6,13 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from earl.data.dataset import Dataset
-from earl.errors import InvalidSetting
 from earl.learning.learner import Learner
 from earl.learning.memory import Memory
-from earl.learning.setting import Setting
 from earl.methods.derpp import DERpp, hold
 from earl.nn.augment import View
 from earl.nn.modes import train_forward
@@ -20,36 +18,6 @@ from earl.storage.state import digest
 
 Make = Callable[..., DERpp]
 Passes = list[tuple[Tensor, Tensor]]
-
-
-@pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
-    """Collects the images and the logits of every training pass."""
-    seen: Passes = []
-
-    def forward(network: nn.Module, setting: Setting, x: Tensor) -> Tensor:
-        z = train_forward(network, x)
-        seen.append((x.detach().clone(), z.detach().clone()))
-        return z
-
-    monkeypatch.setattr("earl.methods.derpp.forward", forward)
-    return seen
-
-
-@pytest.fixture
-def derpp(make: Callable[..., Learner], dataset: Dataset) -> Make:
-    """Makes a learner whose augmentation leaves images as they are."""
-    view = View(dataset.mean, dataset.std)
-
-    def plain(x: Tensor, generator: Generator) -> Tensor:
-        return view(x)
-
-    def make_learner(**given: object) -> DERpp:
-        learner = make("der++", **{"augment": plain, **given})
-        assert isinstance(learner, DERpp)
-        return learner
-
-    return make_learner
 
 
 def sample(dataset: Dataset, i: int) -> tuple[Tensor, Tensor]:
@@ -243,20 +211,6 @@ def test_every_image_is_augmented_each_time_it_is_trained_on(
     assert all(abs(t - mark) < 100 for t, mark in zip(trained, marks, strict=True))
 
 
-def test_memory_images_are_drawn_anew_and_none_comes_twice(
-    derpp: Make, dataset: Dataset, passes: Passes
-) -> None:
-    learner = derpp(iterations=3, memory_size=40)
-    observe(learner, dataset, 0, 41)
-    learner.finish()
-    images = [x for x, _ in passes]
-    assert [len(x) for x in images[-9:]] == [8] * 9  # also when one sample waits alone
-    assert all(len({i.numpy().tobytes() for i in x}) == len(x) for x in images)
-    block = images[-9:-3]  # three iterations for each of two samples
-    assert all(torch.equal(x[:2], block[0][:2]) for x in block)
-    assert len({x[2:].numpy().tobytes() for x in block}) == 6
-
-
 def test_an_update_costs_as_much_as_one_of_er(
     derpp: Make, make: Callable[..., Learner], dataset: Dataset
 ) -> None:
@@ -282,9 +236,3 @@ def test_spare_rows_are_stored_and_regressed_but_never_answered(
     assert learner.scores(dataset.test.images[:2]).shape == (2, n)
     moved = (learner.network.head.weight != fresh).any(dim=1)
     assert moved[: n + 3].all() and not moved[n + 3 :].any()
-
-
-@pytest.mark.parametrize("given", [{"alpha": -0.1}, {"beta": -0.1}, {"future": -1}], ids=str)
-def test_negative_settings_are_refused(given: dict[str, object], derpp: Make) -> None:
-    with pytest.raises(InvalidSetting):
-        derpp(**given)

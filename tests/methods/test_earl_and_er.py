@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from earl.data.dataset import Dataset, Split
 from earl.data.streams import Schedule, Stream
-from earl.errors import ClassCapacityError, InvalidSetting, UnknownName
+from earl.errors import ClassCapacityError, InvalidSetting
 from earl.evaluation.loop import Exam, learn_online
 from earl.learning.learner import Learner
 from earl.methods.earl.earl import EARL
@@ -40,8 +40,8 @@ def test_no_random_numbers_are_used_for_two_things(
 
     monkeypatch.setattr(Randomness, "at", at)
     learner = make(name)
-    for half in (0, 22):
-        observe(learner, dataset, half, half + 22)
+    for start, stop in ((0, 22), (22, 34)):
+        observe(learner, dataset, start, stop)
         learner.end_task()
     learner.finish()
     used = Counter(key for key, g, fresh in handed if not torch.equal(g.get_state(), fresh))
@@ -50,30 +50,24 @@ def test_no_random_numbers_are_used_for_two_things(
     assert [k for k, times in used.items() if times > 1 and k[1] not in NEW_WEIGHTS] == []
 
 
-def test_random_insertions_into_earl_s_memory_let_no_old_sample_stay_for_ever(
-    make: Make, dataset: Dataset
+@pytest.mark.parametrize("name", ["earl", "er-memory-only"])
+def test_the_memory_of_earl_and_of_its_control_is_balanced_unless_told_otherwise(
+    name: str, make: Make, dataset: Dataset
 ) -> None:
-    """A sample of M = 8 stays with probability 7/8 each time: after 72 times, 1 in 15 000."""
-    learner = make("earl", memory_size=8, iterations=0.01)
-    assert isinstance(learner, EARL)
-    x = torch.arange(80, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, *dataset.image_shape)
-    learner.observe(x.contiguous(), torch.zeros(80, dtype=torch.int64))
-    (held,) = learner.memory.take(torch.arange(8), "x")
-    assert len(held[:, 0, 0, 0].unique()) == 8 and int(held.min()) >= 8
+    """The paper's is greedy balanced: a class that comes three times as often has no more room.
 
-
-def test_earl_s_memory_is_balanced_unless_told_otherwise(make: Make, dataset: Dataset) -> None:
-    """The paper's is greedy balanced: a class that comes three times as often has no more room."""
-    learner = make("earl", memory_size=20, iterations=0.01)
-    assert isinstance(learner, EARL)
+    A reservoir would follow the stream and drop newcomers.
+    """
+    learner = make(name, memory_size=20, iterations=0.01)
     often = torch.arange(36)  # of class 0
     some = torch.cat([c * 40 + torch.arange(12) for c in (1, 2, 3)])
     order = torch.stack((often, some), dim=1).flatten()
     y = dataset.train.labels[order]
     assert y.bincount().tolist() == [36, 12, 12, 12]
     learner.observe(dataset.train.images[order], y)
-    _, held = learner.memory.take(torch.arange(20), "x", "y")
+    x, held = learner.memory.take(torch.arange(20), "x", "y")
     assert held.bincount().tolist() == [5, 5, 5, 5]
+    assert (x == dataset.train.images[order[-1]]).flatten(1).all(dim=1).any()
 
 
 def test_only_real_samples_enter_the_rings_and_never_more_than_ten(
@@ -126,11 +120,12 @@ def test_refreshed_pairs_are_memory_images_as_the_network_sees_them_now(
 
 
 def pairs() -> Iterator[object]:
-    """Yield every transformation with every policy; those with neither default are slow."""
-    policies = ("greedy_balanced", "reservoir", "class_reservoir", "gdumb")
-    for negative, policy in product(("rotation", "permutation", "cutmix", "noise"), policies):
-        usual = negative == "rotation" or policy == "greedy_balanced"
-        yield pytest.param(negative, policy, marks=() if usual else pytest.mark.slow)
+    """Yield every transformation with every policy; each comes once that is not slow."""
+    policies = ("gdumb", "reservoir", "class_reservoir", "greedy_balanced")
+    negatives = ("rotation", "permutation", "cutmix", "noise")
+    for negative, policy in product(negatives, policies):
+        first = negatives.index(negative) == policies.index(policy)
+        yield pytest.param(negative, policy, marks=() if first else pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("negative", "policy"), list(pairs()))
@@ -169,9 +164,8 @@ def test_an_answer_may_have_a_negative_cosine(make: Make, dataset: Dataset) -> N
     assert set(learner.predict(x).tolist()) <= {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("name", ["earl", "er"])
 def test_a_label_does_not_influence_the_answer_about_its_own_sample(
-    name: str, make: Make, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+    make: Make, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """AOA asks before it learns: another label for a sample changes only the answers after it."""
     order, at = torch.arange(0, 160, 4), 21
@@ -180,7 +174,7 @@ def test_a_label_does_not_influence_the_answer_about_its_own_sample(
         labels = dataset.train.labels.clone()
         labels[order[at]] = label
         stream = Stream(Split(dataset.train.images, labels), Schedule(order))
-        learner, scores = make(name), []
+        learner, scores = make("earl"), []
         predict = learner.predict
         monkeypatch.setattr(
             learner, "predict", lambda x, p=predict, s=scores: s.append(p(x)) or s[-1]
@@ -190,30 +184,6 @@ def test_a_label_does_not_influence_the_answer_about_its_own_sample(
         answers.append((scores[: at + 1], digest(learner.state_dict())))
     assert len(answers[0][0]) == at + 1 and answers[0][0] == answers[1][0]
     assert answers[0][1] != answers[1][1]  # the label did matter, later
-
-
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ({"k": 0}, InvalidSetting),
-        ({"tau": 0.0}, InvalidSetting),
-        ({"lam": -1.0}, InvalidSetting),
-        ({"d": 0}, InvalidSetting),
-        ({"hidden": -1}, InvalidSetting),
-        ({"pairs_per_class": 0}, InvalidSetting),
-        ({"negative": "rotated"}, UnknownName),
-        ({"policy": "balanced"}, UnknownName),
-        ({"residual_source": "training"}, UnknownName),
-        ({"memory_size": 0}, InvalidSetting),
-        ({"iterations": float("nan")}, InvalidSetting),
-        ({"lr": 0.0}, InvalidSetting),
-    ],
-)
-def test_impossible_settings_are_refused(
-    given: dict[str, object], error: type[Exception], make: Make
-) -> None:
-    with pytest.raises(error):
-        make("earl", **given)
 
 
 def test_any_module_can_be_the_backbone(dataset: Dataset, make: Make) -> None:
@@ -231,8 +201,9 @@ def test_any_module_can_be_the_backbone(dataset: Dataset, make: Make) -> None:
 def test_half_as_many_bits_in_networks_change_answers_a_little_and_what_is_kept_stays_precise(
     name: str, make: Make, dataset: Dataset
 ) -> None:
-    order = torch.arange(160).view(4, 40).T.flatten()[:24]  # the classes by turns
+    order = torch.arange(160).view(4, 40).T.flatten()[:12]  # the classes by turns
     shared = {"lr": 1e-4} | ({"network": THREE_STAGES} if name == "slda" else {})
+    shared |= {"base": 8} if name in ("remind", "nc-fscil") else {}
     precise, coarse = (make(name, precision=p, **shared) for p in ("float32", "bfloat16"))
     for learner in (precise, coarse):
         for i in order.split(1):

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from contract_again import repeated
+from contract_again import repeated, shorten_networks
 from earl.data.dataset import Dataset
-from earl.errors import InvalidSetting, UnknownName
+from earl.errors import InvalidSetting
 from earl.evaluation.loop import learn_online
 from earl.experiments.catalogue import METHODS
 from earl.experiments.contract import CHECKS, maker
@@ -23,16 +23,11 @@ from earl.methods.er_memory_only import MemoryOnlyER
 from earl.nn.build import build
 from earl.nn.resnet import ResNet
 from earl.randomness import Randomness
+from small_networks import DIVIDED
 
 Make = Callable[..., Learner]
 CIFAR10 = 50_000  # training images
 BEGIN = 8  # fewer than the samples of any check that counts updates
-
-
-def shorter(**given: int) -> ResNet:
-    network = ResNet(**given)
-    network.blocks = network.blocks[:1]
-    return network
 
 
 @pytest.mark.parametrize("check", repeated("updates_follow_the_iterations"))
@@ -40,8 +35,7 @@ def test_the_contract_holds_if_training_begins_later(
     check: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also that a saved learner goes on exactly, and that updates follow the FLOPs earned."""
-    if check != "it_learns":
-        monkeypatch.setattr("earl.experiments.contract.guards.ResNet", shorter)
+    shorten_networks(monkeypatch)
     CHECKS[check](maker(METHODS["er-memory-only"], begin=BEGIN))
 
 
@@ -113,7 +107,7 @@ def test_a_beginning_that_never_comes_is_refused(begin: int, wrong: str, make: M
 
 @pytest.mark.parametrize("match", ["flops", "bytes"])
 def test_a_late_beginning_changes_nothing_in_an_equal_budget(match: str) -> None:
-    settings = {"per_class": 10, "every": 40, "batch_size": 4}
+    settings = {"per_class": 10, "every": 40, "batch_size": 4, **DIVIDED}
     budgets, spent = [], []
     for begin in (0, 40):
         built = Experiment(
@@ -124,27 +118,13 @@ def test_a_late_beginning_changes_nothing_in_an_equal_budget(match: str) -> None
             match=match,
             to="er",
         ).build()
-        for _ in learn_online(built.learner, built.stream, built.exam, every=built.every):
-            pass
         budgets.append(built.budget)
+        if match == "flops":
+            for _ in learn_online(built.learner, built.stream, built.exam, every=built.every):
+                pass
         spent.append(built.learner.work.flops)
     assert budgets[0] == budgets[1]
-    if match == "flops":
-        assert abs(spent[0] - spent[1]) <= built.learner.work.last
-
-
-def test_the_memory_is_balanced_and_has_every_newcomer(make: Make, dataset: Dataset) -> None:
-    """As EARL's, whose control it is: a reservoir would follow the stream and drop newcomers."""
-    learner = make("er-memory-only", memory_size=12, iterations=0.1)
-    assert isinstance(learner, MemoryOnlyER)
-    often = [0] * 60 + [1, 2, 3] * 8  # one class has most of the stream
-    rows = [int((dataset.train.labels == c).nonzero()[i % 40]) for i, c in enumerate(often)]
-    for row in rows:
-        x = dataset.train.images[row : row + 1]
-        learner.observe(x, dataset.train.labels[row : row + 1])
-        (held,) = learner.memory.take(torch.arange(len(learner.memory)), "x")
-        assert (held == x).flatten(1).all(dim=1).any()
-    assert learner.memory.counts.tolist() == [3, 3, 3, 3]
+    assert abs(spent[0] - spent[1]) <= built.learner.work.last
 
 
 def test_with_the_policy_of_er_the_memory_follows_the_stream_as_that_of_er(
@@ -159,8 +139,3 @@ def test_with_the_policy_of_er_the_memory_follows_the_stream_as_that_of_er(
     rows = torch.cat([often[:40], (dataset.train.labels == 1).nonzero()[:6, 0]])
     ours.observe(dataset.train.images[rows], dataset.train.labels[rows])
     assert ours.memory.counts[0] > 6  # a balanced one has six of each
-
-
-def test_an_unknown_policy_is_refused_with_the_known_ones(make: Make) -> None:
-    with pytest.raises(UnknownName, match="reservoir"):
-        make("er-memory-only", policy="resevoir")

@@ -9,38 +9,13 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
-from earl.errors import InvalidSetting
-from earl.learning.learner import Learner
 from earl.methods.er_mir import ERMIR
-from earl.nn.augment import View
 from earl.nn.build import build
 from earl.nn.modes import train_forward
 from earl.storage.state import digest
-from teaching import observe, training_passes
+from teaching import observe
 
-Make = Callable[..., Learner]
-
-
-@pytest.fixture
-def mir(make: Make, dataset: Dataset) -> Callable[..., ERMIR]:
-    """Make a learner whose augmentation leaves images as they are, so they can be recognised."""
-    view = View(dataset.mean, dataset.std)
-
-    def plain(x: Tensor, generator: Generator) -> Tensor:
-        return view(x)
-
-    def make_mir(**given: object) -> ERMIR:
-        learner = make("er-mir", augment=plain, **given)
-        assert isinstance(learner, ERMIR)
-        return learner
-
-    return make_mir
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Collects the images of every training pass."""
-    return training_passes(monkeypatch, "er_mir")
+Mir = Callable[..., ERMIR]
 
 
 def brute_force(learner: ERMIR, X: Tensor, Y: Tensor, lr: float) -> list[float]:
@@ -71,9 +46,7 @@ def rows_of(learner: ERMIR, images: Tensor) -> list[int]:
     return distance.argmin(dim=1).tolist()
 
 
-def test_frozen_batch_norm_foresees_what_the_update_will_see(
-    mir: Callable[..., ERMIR], dataset: Dataset
-) -> None:
+def test_frozen_batch_norm_foresees_what_the_update_will_see(mir: Mir, dataset: Dataset) -> None:
     learner = mir()
     observe(learner, dataset, 0, 12)
     learner.network.backbone.requires_grad_(False)
@@ -83,7 +56,7 @@ def test_frozen_batch_norm_foresees_what_the_update_will_see(
 
 
 def test_an_update_is_an_adam_step_on_the_new_samples_and_those_they_disturb_most(
-    mir: Callable[..., ERMIR], dataset: Dataset, passed: list[Tensor]
+    mir: Mir, dataset: Dataset, passed: list[Tensor]
 ) -> None:
     learner = mir(iterations=1 / 16, virtual_lr=0.5)
     observe(learner, dataset, 0, 15)  # twelve samples are in memory, three wait
@@ -115,7 +88,7 @@ def test_an_update_is_an_adam_step_on_the_new_samples_and_those_they_disturb_mos
 
 
 def test_a_conflict_brings_back_the_samples_it_contradicts(
-    mir: Callable[..., ERMIR], dataset: Dataset, passed: list[Tensor]
+    mir: Mir, dataset: Dataset, passed: list[Tensor]
 ) -> None:
     """Images of class 0 that are called class 1 raise the loss of the true images of class 0.
 
@@ -140,7 +113,7 @@ def test_a_conflict_brings_back_the_samples_it_contradicts(
 
 @pytest.mark.parametrize("batch_size", [2, 8])  # a block of one sample, and of four
 def test_choosing_leaves_the_network_and_its_statistics_as_they_are(
-    mir: Callable[..., ERMIR], dataset: Dataset, batch_size: int
+    mir: Mir, dataset: Dataset, batch_size: int
 ) -> None:
     learner = mir(virtual_lr=0.5, batch_size=batch_size)
     observe(learner, dataset, 0, 40)
@@ -158,9 +131,7 @@ def test_choosing_leaves_the_network_and_its_statistics_as_they_are(
     assert digest(learner.state_dict() | {"work": {}}) != before  # the digest does see statistics
 
 
-def test_only_training_passes_enter_the_running_statistics(
-    mir: Callable[..., ERMIR], dataset: Dataset
-) -> None:
+def test_only_training_passes_enter_the_running_statistics(mir: Mir, dataset: Dataset) -> None:
     learner = mir(iterations=2)
     observe(learner, dataset, 0, 40)
     norm = next(m for m in learner.network.modules() if isinstance(m, nn.BatchNorm2d))
@@ -172,7 +143,7 @@ def test_only_training_passes_enter_the_running_statistics(
     [(50, 60, 50), (50, 20, 20), (12, 60, 12), (1, 60, 8)],  # never fewer than 2 · 4
 )
 def test_as_many_candidates_as_asked_for_as_there_are_or_as_leave_a_choice(
-    mir: Callable[..., ERMIR],
+    mir: Mir,
     dataset: Dataset,
     monkeypatch: pytest.MonkeyPatch,
     candidates: int,
@@ -198,7 +169,7 @@ def test_as_many_candidates_as_asked_for_as_there_are_or_as_leave_a_choice(
 
 
 def test_a_last_block_that_is_not_full_gets_more_from_the_memory(
-    mir: Callable[..., ERMIR], dataset: Dataset, passed: list[Tensor]
+    mir: Mir, dataset: Dataset, passed: list[Tensor]
 ) -> None:
     learner = mir()
     observe(learner, dataset, 0, 41)
@@ -209,14 +180,6 @@ def test_a_last_block_that_is_not_full_gets_more_from_the_memory(
     assert len(set(map(bytes, images.numpy()))) == 8
 
 
-def test_the_virtual_rate_is_the_learning_rate_unless_given(mir: Callable[..., ERMIR]) -> None:
+def test_the_virtual_rate_is_the_learning_rate_unless_given(mir: Mir) -> None:
     assert mir(lr=0.007).virtual_lr == 0.007
     assert mir(lr=0.007, virtual_lr=0.1).virtual_lr == 0.1
-
-
-@pytest.mark.parametrize(
-    "given", [{"candidates": 0}, {"virtual_lr": -0.1}, {"virtual_lr": float("nan")}]
-)
-def test_impossible_settings_are_refused(given: dict[str, object], make: Make) -> None:
-    with pytest.raises(InvalidSetting):
-        make("er-mir", **given)

@@ -17,10 +17,7 @@ from earl.nn.augment import View
 from earl.nn.build import build
 from earl.nn.modes import train_forward
 from earl.nn.resnet import ResNet
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from seeds import generator as seeded
 
 
 def resnet(**given: object) -> ResNet:

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from earl.errors import InvalidSetting, UnknownName
-from earl.learning import Learner, Setting
+from earl.errors import InvalidSetting
+from earl.learning import Learner
 from earl.learning.bytes_held import bytes_held
 from earl.methods.earl import EARL
 from earl.methods.earl.along import SHARE
+from plain_setting import of_features
 
 SIZE = 12
 FROZEN = {"preparatory": False, "hidden": 0, "d": 16, "projection": "means"}
@@ -19,13 +20,8 @@ FROZEN |= {"residual_source": "means", "tau": 0.05}
 
 
 def on_embeddings(**given: object) -> EARL:
-    setting = Setting(
-        image_shape=(SIZE, 1, 1),
-        dtype=torch.float32,
-        view=lambda x: x,
-        augment=lambda x, _: x,
-        iterations=float(given.pop("iterations", 1e-6)),  # next to none: what is there before
-    )
+    iterations = given.pop("iterations", 1e-6)  # next to none: what is there before
+    setting = of_features(SIZE, iterations=iterations, memory_size=9)
     return EARL(nn.Flatten(), setting, **(FROZEN | given))
 
 
@@ -79,6 +75,17 @@ def test_means_are_seen_through_the_projection_as_it_is_now() -> None:
     torch.testing.assert_close(learner._pairs()[0].norm(dim=1), torch.ones(3))
 
 
+@pytest.mark.parametrize(("projection", "hidden"), [("means", 0), ("random", 16)])
+def test_one_pass_of_samples_and_means_gives_the_scores_of_two(
+    projection: str, hidden: int
+) -> None:
+    learner = on_embeddings(projection=projection, hidden=hidden, iterations=1)
+    x, y = features(15, classes=4)
+    learner.observe(x, y)
+    expected = learner.corrected(learner.features(x)) @ learner.vectors().T
+    torch.testing.assert_close(learner.scores(x), expected)
+
+
 def test_it_holds_means_instead_of_stored_features() -> None:
     x, y = features(30)
     learner = on_embeddings()
@@ -97,8 +104,3 @@ def test_a_backbone_that_learns_cannot_have_means(make: Callable[..., Learner]) 
 def test_embeddings_have_no_pixels_to_move(negative: str) -> None:
     with pytest.raises(InvalidSetting, match="preparatory=false"):
         on_embeddings(preparatory=True, negative=negative)
-
-
-def test_an_unknown_projection_is_refused() -> None:
-    with pytest.raises(UnknownName, match="means"):
-        on_embeddings(projection="mean")

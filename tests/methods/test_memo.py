@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,10 +9,10 @@ from torch import Generator, Tensor, nn
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting
+from earl.experiments.contract.checks import saved_and_loaded
 from earl.methods.memo import MEMO, aux_labels
 from earl.nn.build import build
 from earl.nn.resnet import ResNet
-from earl.storage.snapshot import read_newest, write_snapshot
 from earl.storage.state import digest
 from teaching import teach_classes as teach
 
@@ -165,28 +164,24 @@ def test_the_auxiliary_head_has_a_row_for_the_past_and_one_for_every_new_class(
     assert torch.isfinite(learner.scores(x)).all()
 
 
-@pytest.mark.parametrize("used", [False, True])
 def test_a_state_with_several_extractors_loads_into_a_fresh_or_a_used_learner(
-    used: bool, memo: Memo, dataset: Dataset, tmp_path: Path
+    memo: Memo, dataset: Dataset
 ) -> None:
-    learner = three_tasks(memo(iterations=0.75), dataset)
-    teach(learner, dataset, (0, 3), 6)
-    other = memo(iterations=0.75)
-    if used:
-        teach(other, dataset, (1, 2), 7)
-        other.end_task()
-    write_snapshot(tmp_path, 1, learner.state_dict(), about={})
-    snapshot = read_newest(tmp_path)
-    assert snapshot is not None
-    other.load_state_dict(snapshot.state)
-    assert digest(other.state_dict()) == digest(learner.state_dict())
-    for one in (learner, other):
+    learner, fresh, used = (memo(iterations=0.75) for _ in range(3))
+    teach(three_tasks(learner, dataset), dataset, (0, 3), 6)
+    teach(used, dataset, (1, 2), 7)
+    used.end_task()
+    for other in (fresh, used):
+        saved_and_loaded(learner, other, 1)
+        assert digest(other.state_dict()) == digest(learner.state_dict())
+    for one in (learner, fresh, used):
         teach(one, dataset, (1, 3), 9)
         one.end_task()
         teach(one, dataset, (2, 0), 9)
         one.finish()
-    assert torch.equal(learner.scores(dataset.test.images), other.scores(dataset.test.images))
-    assert digest(other.state_dict()) == digest(learner.state_dict())
+    for other in (fresh, used):
+        assert torch.equal(learner.scores(dataset.test.images), other.scores(dataset.test.images))
+        assert digest(other.state_dict()) == digest(learner.state_dict())
 
 
 def test_an_earlier_state_loads_into_a_learner_that_has_grown(memo: Memo, dataset: Dataset) -> None:
@@ -214,9 +209,3 @@ def test_the_specialised_blocks_are_the_last_stage(memo: Memo, depth: int, block
     learner = MEMO(backbone, memo().setting)
     assert len(learner.network.extractors.special[0]) == blocks
     torch.testing.assert_close(learner.network.eval()(x), expected)
-
-
-@pytest.mark.parametrize("given", [{"aux_weight": -1.0}, {"max_extractors": 0}])
-def test_impossible_settings_are_refused(given: dict[str, object], memo: Memo) -> None:
-    with pytest.raises(InvalidSetting):
-        memo(**given)

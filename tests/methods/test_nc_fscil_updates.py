@@ -5,15 +5,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from earl.data.dataset import Dataset
 from earl.learning.learner import Learner
 from earl.methods.frozen.nc_fscil import NCFSCIL
 from earl.nn.etf import SimplexETF
 from earl.nn.modes import train_forward
-from earl.storage.state import digest
-from teaching import rows_of, teach, training_passes
+from teaching import check_adam_step, rows_of, teach
 
 Make = Callable[..., Learner]
 
@@ -22,12 +21,6 @@ Ncfscil = Callable[..., NCFSCIL]
 
 
 both = pytest.mark.parametrize("replay", ["pq", "class_mean"])
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Collects the inputs of every training pass."""
-    return training_passes(monkeypatch, "frozen.nc_fscil")
 
 
 def found_in(possible: Tensor, batch: Tensor) -> list[int]:
@@ -42,15 +35,7 @@ def check_step(before: nn.Module, moments: object, after: nn.Module, x: Tensor, 
     W = SimplexETF(16, 1).vectors(torch.arange(17)).float()
     f = train_forward(before, x)
     losses = [(f[i] / f[i].norm() @ W[c] - 1) ** 2 / 2 for i, c in enumerate(y.tolist())]
-    torch.stack(losses).mean().backward()
-    optimizer = torch.optim.Adam(before.parameters(), lr=3e-3)
-    optimizer.load_state_dict(moments)  # type: ignore[arg-type]
-    optimizer.step()
-    for p, q in zip(before.parameters(), after.parameters(), strict=True):
-        assert p.grad is not None
-        sure = p.grad.abs() > 1e-6
-        assert sure.any()
-        torch.testing.assert_close(q[sure], p[sure], atol=2e-5, rtol=1e-4)
+    check_adam_step(before, moments, torch.stack(losses).mean(), after)
 
 
 def test_the_base_phase_pulls_images_to_fixed_vectors(
@@ -92,47 +77,3 @@ def test_an_update_behind_the_front_pulls_what_was_kept(
     if replay == "class_mean":
         assert sorted(found[4:]) == [0, 1, 2, 3]  # every class once
     check_step(before, moments, learner.plastic, maps, torch.tensor(found) % 4)
-
-
-def test_every_update_of_a_block_replays_other_codes_with_the_same_new_ones(
-    ncfscil: Ncfscil, dataset: Dataset, passed: list[Tensor]
-) -> None:
-    learner = ncfscil(iterations=2)
-    teach(learner, dataset, 20)
-    passed.clear()
-    teach(learner, dataset, 4, first=20)
-    assert len(passed) == 8
-    assert all(torch.equal(passed[0][:4], maps[:4]) for maps in passed)
-    assert len({maps[4:].numpy().tobytes() for maps in passed}) == 8
-
-
-@both
-@pytest.mark.parametrize("anew", [False, True])
-def test_new_images_are_encoded_once_as_they_are_or_augmented_for_every_update(
-    replay: str,
-    anew: bool,
-    make: Make,
-    dataset: Dataset,
-    passed: list[Tensor],
-    rolled: Callable[[Tensor, Generator], Tensor],
-) -> None:
-    assert not make("nc-fscil").augment_stream
-    learner = make("nc-fscil", augment=rolled, iterations=2, replay=replay, augment_stream=anew)
-    assert isinstance(learner, NCFSCIL)
-    teach(learner, dataset, 20)
-    passed.clear()
-    encoded, before = learner.work.counts["encoded"], copy.deepcopy(learner.memory)
-    teach(learner, dataset, 4, first=20)
-    raw = dataset.train.images[rows_of(dataset, 4, first=20)]
-    assert len(passed) == 8
-    seen = []
-    for t, maps in enumerate(passed, start=40):
-        view = (
-            rolled(raw, learner.randomness.at(t, "augment")) if anew else learner.setting.view(raw)
-        )
-        seen.append(learner.split.encode(view))
-        torch.testing.assert_close(maps[:4], learner.split.decode(seen[-1]))
-    assert learner.work.counts["encoded"] - encoded == (8 * 4 if anew else 4)
-    draw = learner.randomness.at(before.seen, "insert codes")
-    before.add(draw, x=seen[0], y=torch.arange(4))  # what the first update has seen is kept
-    assert digest(before.state_dict()) == digest(learner.memory.state_dict())

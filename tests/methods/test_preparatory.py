@@ -150,14 +150,6 @@ def test_preparation_is_active_while_a_vector_is_left():
     assert not prepare.active
 
 
-def test_the_smallest_frames_have_one_vector_for_all_targets_or_none():
-    prepare = mapping(2)  # d = 1: two vectors
-    prepare.assign(1)
-    assert prepare.active and prepare.m.tolist() == [[1, 1, 1]]
-    prepare.assign(2)
-    assert not prepare.active
-
-
 def test_the_mapping_depends_on_the_seed_alone():
     torch.manual_seed(0)
     before = torch.get_rng_state()

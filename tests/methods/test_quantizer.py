@@ -4,14 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Generator, Tensor
+from torch import Tensor
 
 from earl.errors import InvalidSetting
 from earl.methods.frozen.quantizer import CHUNK, LLOYD, ProductQuantizer, means, vectors_of
-
-
-def seeded(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
+from seeds import generator as seeded
 
 
 def fitted(vectors: Tensor, codebooks: int, codewords: int, seed: int = 0) -> ProductQuantizer:

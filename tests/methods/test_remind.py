@@ -6,18 +6,11 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Generator, Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from earl.data.dataset import Dataset
-from earl.errors import InvalidSetting
 from earl.learning.learner import Learner
-from earl.learning.setting import Setting
-from earl.methods.frozen.quantizer import LLOYD, ProductQuantizer, vectors_of
+from earl.methods.frozen.quantizer import ProductQuantizer, vectors_of
 from earl.methods.frozen.remind import REMIND, beta, crop_maps, mix
-from earl.nn.augment import View
-from earl.nn.build import build
-from earl.nn.resnet import ResNet
-from earl.storage.state import digest
 from remind_tools import codes_of
 from teaching import teach
 
@@ -56,40 +49,6 @@ def test_the_switch_comes_once_after_the_base_phase_and_keeps_codes_for_images(
     teach(learner, dataset, 48, first=base)
     assert torch.equal(codebooks["quantizer.codebooks"], learner.split.quantizer.codebooks)
     assert learner.memory.full and sorted(learner.memory.counts.tolist()) == [10, 10, 11, 11]
-
-
-def test_the_memory_of_cifar10_holds_750_codes_for_500_images() -> None:
-    view = View((0.5,) * 3, (0.3,) * 3)
-    setting = Setting(
-        image_shape=(3, 32, 32), view=view, augment=lambda x, _: view(x), memory_size=500,
-        batch_size=8, iterations=0.01,
-    )  # fmt: skip
-    learner = REMIND(build(lambda: ResNet(), torch.Generator().manual_seed(0)), setting, base=4)
-    x = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8, generator=Generator().manual_seed(1))
-    learner.observe(x, torch.arange(4))
-    assert learner.split.frozen and learner.work.updates == 0
-    assert len(learner.memory) == 4 and learner.memory.capacity == 750
-    (codes,) = learner.memory.take(torch.arange(4), "x")
-    assert codes[0].nbytes == 8 * 8 * 32
-
-
-def test_the_front_keeps_parameters_and_batch_norm_for_ever(
-    remind: Remind, dataset: Dataset
-) -> None:
-    learner = remind(iterations=2)
-    teach(learner, dataset, 10)
-    early = state_of(learner.split.front)
-    teach(learner, dataset, 10, first=10)
-    front, rest = state_of(learner.split.front), state_of(learner.split.rest)
-    assert any("running_mean" in name for name in front)
-    assert all(not torch.equal(v, early[k]) for k, v in front.items())  # it had learned
-    teach(learner, dataset, 30, first=20)
-    learner.finish()
-    for name, value in learner.split.front.state_dict().items():
-        assert torch.equal(value, front[name]), name
-    moved = learner.split.rest.state_dict()
-    assert all(not torch.equal(value, moved[name]) for name, value in rest.items())
-    assert all(p.grad is None for p in learner.split.front.parameters())
 
 
 def test_blocks_without_an_update_are_augmented_each_in_its_own_way(
@@ -183,46 +142,6 @@ def test_a_stream_shorter_than_the_base_phase_stays_in_it(remind: Remind, datase
     assert learner.split.frozen
 
 
-@pytest.mark.parametrize("at", [9, 22])
-@pytest.mark.parametrize("used", [9, 22])
-def test_the_state_of_either_phase_loads_into_a_learner_of_either(
-    at: int, used: int, remind: Remind, dataset: Dataset
-) -> None:
-    learner, other = remind(iterations=0.75), remind(iterations=0.75)
-    teach(learner, dataset, at)
-    teach(other, dataset, used, first=3)
-    other.load_state_dict(learner.state_dict())
-    assert digest(other.state_dict()) == digest(learner.state_dict())
-    assert other.memory.capacity == learner.memory.capacity
-    for one in (learner, other):
-        teach(one, dataset, 30, first=at)
-        one.finish()
-    x = dataset.test.images
-    assert torch.equal(learner.scores(x), other.scores(x))
-    assert digest(other.state_dict()) == digest(learner.state_dict())
-
-
-@pytest.mark.parametrize("anew", [False, True])
-def test_work_agrees_with_torch_s_counter_in_both_phases_and_at_the_switch(
-    anew: bool, remind: Remind, dataset: Dataset
-) -> None:
-    learner = remind(augment_stream=anew)
-    teach(learner, dataset, 4)  # from here on batches are full
-    for name in ("images", "encoded", "quantized", "replayed"):
-        learner.work.flops_per_input(name)  # outside of the counter
-    for n, first in ((8, 4), (8, 12), (8, 20)):  # before, up to, and after the switch
-        before = learner.work.flops
-        with FlopCounterMode(display=False) as counter:
-            teach(learner, dataset, n, first)
-        spent = learner.work.flops - before
-        assert spent == pytest.approx(counter.get_total_flops(), rel=0.01), first
-    counts = learner.costs()
-    assert counts["images"] == 4 * 4 + 16 * 8 and counts["replayed"] == 8 * 8
-    encoded = 8 * 4 if anew else 8  # blocks of four, for each of eight updates or once
-    assert counts["encoded"] == 20 + 20 + encoded
-    assert counts["quantized"] == LLOYD * 20 + 20 + encoded
-
-
 def test_crops_cut_a_box_from_each_map() -> None:
     columns, rows = torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="xy")
     maps = torch.stack((columns, rows)).expand(400, 2, 8, 8).contiguous()
@@ -254,19 +173,3 @@ def test_beta_draws_follow_the_generator_and_the_distribution() -> None:
     assert draws.min() >= 0 and draws.max() <= 1
     assert float(draws.mean()) == pytest.approx(0.5, abs=0.03)
     assert float(draws.var()) == pytest.approx(1 / 8, abs=0.01)  # 1/(4(2α + 1))
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"mixup": -0.1},
-        {"mixup": float("nan")},
-        {"base": 0.5},  # of a stream of unknown length
-        {"frozen": 3},
-        {"codebooks": 3},
-        {"codewords": 4096},
-    ],
-)
-def test_impossible_settings_are_refused(given: dict[str, object], remind: Remind) -> None:
-    with pytest.raises(InvalidSetting):
-        remind(**given)

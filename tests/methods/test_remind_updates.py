@@ -2,29 +2,22 @@
 
 import copy
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from earl.data.dataset import Dataset
 from earl.learning.learner import Learner
 from earl.methods.frozen.remind import REMIND
 from earl.nn.modes import train_forward
 from remind_tools import codes_of
-from teaching import teach, training_passes
+from teaching import check_adam_step, teach
 
 Make = Callable[..., Learner]
 
 
 Remind = Callable[..., REMIND]
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Collects the inputs of every training pass."""
-    return training_passes(monkeypatch, "frozen.remind")
 
 
 def cross_entropy(z: Tensor, y: list[int]) -> Tensor:
@@ -47,14 +40,7 @@ def test_the_base_phase_is_replay_of_images_from_a_balanced_memory(
     assert len(images) == 8 and y[:4] == [0, 1, 2, 3]
 
     loss = cross_entropy(train_forward(before, images)[:, :4], y)
-    loss.backward()
-    optimizer = torch.optim.Adam(before.parameters(), lr=learner.setting.lr)
-    optimizer.load_state_dict(moments)
-    optimizer.step()
-    for p, after in zip(before.parameters(), learner.network.parameters(), strict=True):
-        assert p.grad is not None
-        sure = p.grad.abs() > 1e-6
-        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4)
+    check_adam_step(before, moments, loss, learner.network)
 
 
 def test_an_update_behind_the_front_is_an_adam_step_on_decoded_codes(
@@ -77,60 +63,7 @@ def test_an_update_behind_the_front_is_an_adam_step_on_decoded_codes(
     assert all(min(i) < 24 for i in found[4:])
     y = [i[0] % 4 for i in found]
     loss = cross_entropy(train_forward(before, maps)[:, :4], y)
-    loss.backward()
-    optimizer = torch.optim.Adam(before.parameters(), lr=learner.setting.lr)
-    optimizer.load_state_dict(moments)
-    optimizer.step()
-    for p, after in zip(before.parameters(), learner.plastic.parameters(), strict=True):
-        assert p.grad is not None
-        sure = p.grad.abs() > 1e-6
-        torch.testing.assert_close(after[sure], p[sure], atol=2e-5, rtol=1e-4)
-
-
-def test_every_update_of_a_block_replays_other_codes_with_the_same_new_ones(
-    remind: Remind, dataset: Dataset, passed: list[Tensor]
-) -> None:
-    learner = remind(iterations=3)
-    teach(learner, dataset, 20)
-    passed.clear()
-    teach(learner, dataset, 4, first=20)
-    assert len(passed) == 12
-    for one, other in pairwise(passed):
-        assert torch.equal(one[:4], other[:4])
-        assert not torch.equal(one[4:], other[4:])
-    assert learner.work.counts["encoded"] == 2 * 20 + 4  # the new ones once
-
-
-@pytest.mark.parametrize("anew", [False, True])
-def test_new_images_are_encoded_once_as_they_are_or_augmented_for_every_update(
-    anew: bool,
-    make: Make,
-    dataset: Dataset,
-    passed: list[Tensor],
-    rolled: Callable[[Tensor, Generator], Tensor],
-) -> None:
-    assert not make("remind").augment_stream  # as the original, and as all numbers so far
-    learner = make("remind", augment=rolled, iterations=3, augment_stream=anew)
-    assert isinstance(learner, REMIND)
-    teach(learner, dataset, 20)
-    passed.clear()
-    encoded, quantized = (learner.work.counts[name] for name in ("encoded", "quantized"))
-    teach(learner, dataset, 4, first=20)
-    rows = [(dataset.train.labels == i).nonzero()[5] for i in range(4)]
-    raw, quantizer = dataset.train.images[torch.cat(rows)], learner.split.quantizer
-    assert len(passed) == 12 and quantizer is not None
-    seen = []
-    for t, maps in enumerate(passed, start=60):
-        view = (
-            rolled(raw, learner.randomness.at(t, "augment")) if anew else learner.setting.view(raw)
-        )
-        with torch.no_grad():
-            seen.append(quantizer(learner.split.front(view)))
-        torch.testing.assert_close(maps[:4], quantizer.decode(seen[-1]))
-    (kept,) = learner.memory.take(torch.arange(20, 24), "x")
-    assert torch.equal(kept, seen[0])
-    assert learner.work.counts["encoded"] - encoded == (12 * 4 if anew else 4)
-    assert learner.work.counts["quantized"] - quantized == (12 * 4 if anew else 4)
+    check_adam_step(before, moments, loss, learner.plastic)
 
 
 def test_mixup_trains_on_distributions_and_both_are_off_by_default(

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from earl.methods.earl.residuals import ResidualMemory
-from residual_tools import filled, stored, unit
+from residual_tools import filled, stored
 from seeds import generator
 
 close = torch.testing.assert_close
@@ -41,27 +41,6 @@ def test_rings_hold_what_queues_hold(per_class, pushes):
         assert stored(memory) == {c: sorted(q) for c, q in queues.items() if q}
 
 
-def test_more_of_one_class_than_fit_leaves_the_newest():
-    memory = ResidualMemory(3, 2)
-    memory.extend(2)
-    memory.push(tagged(0, 2), torch.tensor([0, 0]))
-    memory.push(tagged(2, 9), torch.tensor([0, 1, 0, 0, 0, 1, 0, 0, 0]))
-    assert stored(memory) == {0: [8, 9, 10], 1: [3, 7]}
-
-
-def test_full_rings_hold_ten_per_class():
-    memory, n = ResidualMemory(10, 4), 7
-    memory.extend(n)
-    y = torch.arange(n).repeat(15)[torch.randperm(15 * n, generator=generator())]
-    for i, part in enumerate(y.split(16)):
-        memory.push(tagged(16 * i, len(part), 4), part)
-        _, held = filled(memory)
-        assert int(held.bincount().max()) <= 10
-    h, y = memory.pairs()
-    assert h.shape == (10 * n, 4) and y.bincount().tolist() == [10] * n
-    assert len(memory) == 10 * n
-
-
 def test_an_empty_store_has_no_pairs():
     memory = ResidualMemory(10, 4)
     for n in (0, 3):
@@ -69,17 +48,6 @@ def test_an_empty_store_has_no_pairs():
         h, y = filled(memory)
         assert h.shape == (0, 4) and y.shape == (0,) and y.dtype == torch.int64
         assert len(memory) == 0
-
-
-def test_features_are_stored_beside_their_class():
-    memory = ResidualMemory(5, 3)
-    memory.extend(3)
-    f_hat, y = unit(9, 3, dtype=torch.float32), torch.tensor([2, 0, 2, 1, 1, 0, 2, 0, 2])
-    memory.push(f_hat, y)
-    h, held = filled(memory)
-    for feature, c in zip(h, held, strict=True):
-        (place,) = (f_hat == feature).all(dim=1).nonzero().flatten().tolist()
-        assert y[place] == c
 
 
 def test_the_caller_may_reuse_its_features():

@@ -5,42 +5,18 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from earl.data.dataset import Dataset
-from earl.errors import InvalidSetting
-from earl.learning.learner import Learner
 from earl.learning.setting import Setting
 from earl.methods.scr import NO_MEAN, SCR
 from earl.nn.augment import View
 from earl.nn.contrastive_augment import contrast_augment
 from earl.nn.modes import train_forward
 from earl.storage.state import digest
-from teaching import observe, training_passes
+from teaching import observe
 
-Make = Callable[..., Learner]
-
-
-@pytest.fixture
-def scr(make: Make, dataset: Dataset) -> Callable[..., SCR]:
-    """Make a learner whose first view is the image as it is, so that it can be recognised."""
-    view = View(dataset.mean, dataset.std)
-
-    def plain(x: Tensor, generator: Generator) -> Tensor:
-        return view(x)
-
-    def make_scr(**given: object) -> SCR:
-        learner = make("scr", augment=plain, head_width=6, **given)
-        assert isinstance(learner, SCR)
-        return learner
-
-    return make_scr
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Collects the images of every training pass."""
-    return training_passes(monkeypatch, "scr")
+Scr = Callable[..., SCR]
 
 
 def loss_by_loops(z: Tensor, y: Tensor, temperature: float) -> Tensor:
@@ -56,7 +32,7 @@ def loss_by_loops(z: Tensor, y: Tensor, temperature: float) -> Tensor:
 
 
 def test_an_update_is_an_adam_step_on_the_contrastive_loss_of_two_views(
-    scr: Callable[..., SCR], dataset: Dataset, passed: list[Tensor]
+    scr: Scr, dataset: Dataset, passed: list[Tensor]
 ) -> None:
     learner = scr(iterations=0.125, temperature=0.3)
     observe(learner, dataset, 0, 7)  # one block of four is in memory, three samples wait
@@ -92,7 +68,7 @@ def test_an_update_is_an_adam_step_on_the_contrastive_loss_of_two_views(
 @pytest.mark.parametrize("smallest", [0.05, 1.0])
 @pytest.mark.parametrize("mirror", [True, False])
 def test_the_second_view_is_cropped_and_mirrored_as_the_settings_say(
-    smallest: float, mirror: bool, scr: Callable[..., SCR], dataset: Dataset
+    smallest: float, mirror: bool, scr: Scr, dataset: Dataset
 ) -> None:
     learner = scr(smallest_crop=smallest, mirror=mirror)
     x = dataset.train.images[:40]
@@ -111,7 +87,7 @@ def test_the_second_view_is_cropped_and_mirrored_as_the_settings_say(
 
 
 def test_a_class_mean_is_the_direction_of_the_mean_of_normalised_backbone_features(
-    scr: Callable[..., SCR], dataset: Dataset
+    scr: Scr, dataset: Dataset
 ) -> None:
     learner = scr()
     observe(learner, dataset, 0, 34)
@@ -130,9 +106,7 @@ def test_a_class_mean_is_the_direction_of_the_mean_of_normalised_backbone_featur
         torch.testing.assert_close(found, cosines, atol=1e-4, rtol=1e-4)
 
 
-def test_the_projection_head_has_no_part_in_an_answer(
-    scr: Callable[..., SCR], dataset: Dataset
-) -> None:
+def test_the_projection_head_has_no_part_in_an_answer(scr: Scr, dataset: Dataset) -> None:
     learner = scr()
     observe(learner, dataset, 0, 30)
     before = learner.scores(dataset.test.images)
@@ -146,7 +120,7 @@ def test_the_projection_head_has_no_part_in_an_answer(
 
 
 def test_a_class_that_left_the_memory_has_no_mean_and_is_never_the_answer(
-    scr: Callable[..., SCR], dataset: Dataset
+    scr: Scr, dataset: Dataset
 ) -> None:
     learner = scr(memory_size=1)
     observe(learner, dataset, 0, 40)
@@ -159,9 +133,7 @@ def test_a_class_that_left_the_memory_has_no_mean_and_is_never_the_answer(
     assert torch.isfinite(scores).all() and float(scores[:, held].min()) > NO_MEAN
 
 
-def test_a_class_has_a_mean_from_its_first_sample_on(
-    scr: Callable[..., SCR], dataset: Dataset
-) -> None:
+def test_a_class_has_a_mean_from_its_first_sample_on(scr: Scr, dataset: Dataset) -> None:
     learner = scr()
     x, y = dataset.train.images, dataset.train.labels
     first = [int((y == c).nonzero()[0, 0]) for c in range(4)]
@@ -173,7 +145,7 @@ def test_a_class_has_a_mean_from_its_first_sample_on(
 
 
 def test_a_waiting_sample_counts_only_while_its_class_is_not_in_memory(
-    scr: Callable[..., SCR], dataset: Dataset
+    scr: Scr, dataset: Dataset
 ) -> None:
     learner = scr()
     observe(learner, dataset, 0, 8)
@@ -189,7 +161,7 @@ def test_a_waiting_sample_counts_only_while_its_class_is_not_in_memory(
 
 
 def test_means_are_encoded_once_per_change_and_never_stored(
-    scr: Callable[..., SCR], dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+    scr: Scr, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner = scr()
     observe(learner, dataset, 0, 12)
@@ -207,7 +179,7 @@ def test_means_are_encoded_once_per_change_and_never_stored(
 
 
 def test_many_memory_images_are_encoded_in_parts(
-    scr: Callable[..., SCR], dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+    scr: Scr, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner = scr()
     observe(learner, dataset, 0, 24)
@@ -218,7 +190,7 @@ def test_many_memory_images_are_encoded_in_parts(
 
 
 def test_loading_another_state_of_the_same_length_forgets_the_means(
-    scr: Callable[..., SCR], dataset: Dataset
+    scr: Scr, dataset: Dataset
 ) -> None:
     one, other = scr(), scr(seed=2)
     x = dataset.test.images[:6]
@@ -241,20 +213,7 @@ def test_grey_images_work(dataset: Dataset) -> None:
     assert torch.isfinite(learner.scores(x)).all()
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"temperature": 0.0}, {"smallest_crop": 0.0}, {"smallest_crop": 1.5}, {"temperature": -1.0}],
-)
-def test_impossible_settings_are_refused(given: dict[str, object], make: Make) -> None:
-    with pytest.raises(InvalidSetting):
-        make("scr", **given)
-    with pytest.raises(InvalidSetting):
-        make("scr", head_width=0)
-
-
-def test_a_single_class_is_learned_without_a_loss_to_learn_from(
-    scr: Callable[..., SCR], dataset: Dataset
-) -> None:
+def test_a_single_class_is_learned_without_a_loss_to_learn_from(scr: Scr, dataset: Dataset) -> None:
     learner = scr(batch_size=1)  # one image, two views: nothing to tell it from
     learner.observe(dataset.train.images[:1], torch.tensor([5]))
     assert learner.predict(dataset.test.images[:3]).tolist() == [5, 5, 5]

@@ -5,26 +5,19 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from earl.data.dataset import Dataset
 from earl.learning.learner import Learner
 from earl.methods.earl.earl import EARL
-from earl.methods.earl.negatives import NEGATIVES
 from earl.methods.er import ER
 from earl.nn.augment import Augment, View
 from earl.nn.modes import train_forward
 from earl.storage.state import digest
-from teaching import observe, training_passes
+from teaching import observe
 
 Make = Callable[..., Learner]
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Collects the images of every training pass."""
-    return training_passes(monkeypatch, "earl.earl", "er", "er_memory_only")
 
 
 def one_adam_step(parameters: list[Tensor], loss: Tensor, lr: float) -> list[Tensor]:
@@ -85,24 +78,7 @@ def test_an_update_of_earl_is_an_adam_step_on_equation_4(
     assert_parameters(learner.f, expected)
 
 
-@pytest.mark.parametrize("negative", ["rotation", "permutation", "cutmix"])  # noise is all its own
-@pytest.mark.parametrize("count", ["inside", "on-top"])
-def test_every_image_that_earl_trains_on_is_augmented_the_preparatory_ones_too(
-    negative: str, count: str, make: Make, dataset: Dataset, passed: list[Tensor]
-) -> None:
-    view, far = View(dataset.mean, dataset.std), 100.0  # no image as it is stored comes near
-
-    def marked(x: Tensor, generator: Generator) -> Tensor:
-        return view(x) + far
-
-    learner = make("earl", augment=marked, negative=negative, preparatory_count=count)
-    observe(learner, dataset, 0, 12)
-    assert any(len(images) > held for held, images in enumerate(passed, start=1))  # prepared ones
-    for images in passed:
-        assert bool((images > far / 2).all())
-
-
-@pytest.mark.parametrize("negative", NEGATIVES)
+@pytest.mark.parametrize("negative", ["rotation", "cutmix"])  # which takes partners as well
 @pytest.mark.parametrize("count", ["inside", "on-top"])
 def test_augmenting_both_parts_of_a_batch_at_once_changes_no_bit(
     make: Make, dataset: Dataset, negative: str, count: str
@@ -170,14 +146,22 @@ def test_an_update_of_er_is_an_adam_step_on_the_cross_entropy_of_seen_classes(
     assert_parameters(learner.network, expected)
 
 
+@pytest.mark.parametrize(("name", "block"), [("er", 4), ("der++", 2), ("x-der", 2)])
 def test_the_memory_part_of_a_waiting_block_is_drawn_anew_every_step(
-    make: Make, dataset: Dataset, passed: list[Tensor], plain: Callable[..., Tensor]
+    name: str,
+    block: int,
+    make: Make,
+    dataset: Dataset,
+    passed: list[Tensor],
+    plain: Callable[..., Tensor],
 ) -> None:
-    learner = make("er", iterations=3, augment=plain, memory_size=40)
+    learner = make(name, iterations=3, augment=plain, memory_size=40)
     observe(learner, dataset, 0, 40)
-    block = passed[-12:]  # 3 iterations times a block of four samples
-    assert all(torch.equal(images[:4], block[0][:4]) for images in block)
-    assert len({images[4:].numpy().tobytes() for images in block}) == 12
+    batches = [images for images in passed if len(images) <= 8]  # not the views of X-DER
+    assert all(len({i.numpy().tobytes() for i in images}) == len(images) for images in batches)
+    last = batches[-3 * block :]  # 3 iterations for each sample of the block
+    assert all(torch.equal(images[:block], last[0][:block]) for images in last)
+    assert len({images[block:].numpy().tobytes() for images in last}) == 3 * block
 
 
 def test_a_batch_holds_no_sample_twice(

@@ -10,12 +10,9 @@ from torch.distributions import Normal, kl_divergence
 from earl.errors import InvalidSetting
 from earl.methods.oddl.vae import VAE, kl_from_prior, log_likelihood, reparameterise
 from earl.nn.build import build
+from seeds import generator
 
 SHAPE = (3, 4, 5)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def vae(latent: int = 6, hidden: int = 16, shape: tuple[int, int, int] = SHAPE) -> VAE:

@@ -1,15 +1,12 @@
 """X-DER against its paper: the update recomputed naively, and logits that go where they ought."""
 
-import math
 from collections.abc import Callable
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from earl.data.dataset import Dataset
-from earl.errors import InvalidSetting
 from earl.learning.passes import ask
 from earl.methods.xder import XDER, TaskRanges, mean_positive, renew
 from earl.nn.build import build
@@ -160,19 +157,3 @@ def test_it_goes_on_exactly_across_a_boundary(xder: Make, dataset: Dataset) -> N
 def test_mean_positive() -> None:
     assert float(mean_positive(torch.tensor([-1.0, 2.0, 0.0, 4.0]))) == 3
     assert float(mean_positive(torch.tensor([-1.0]))) == float(mean_positive(torch.empty(0))) == 0
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        *({name: -0.1} for name in ("alpha", "beta", "lam", "eta", "mu")),
-        *({"gamma": value} for value in (0.0, 1.1, math.nan)),
-        {"smallest_crop": 0.0},
-        {"temperature": 0.0},
-        {"future": 0},
-    ],
-    ids=str,
-)
-def test_impossible_settings_are_refused(given: dict[str, object], xder: Make) -> None:
-    with pytest.raises(InvalidSetting):
-        xder(**given)

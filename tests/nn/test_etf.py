@@ -44,13 +44,6 @@ def test_vectors_are_unit_and_equiangular(d, seed):
     close(W @ W.T, simplex_gram(d + 1), atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_vectors_sum_to_zero_and_the_frame_is_tight(d):
-    W = whole(SimplexETF(d, 0))
-    close(W.sum(dim=0), torch.zeros(d, dtype=torch.float64), atol=1e-12, rtol=0)
-    close(W.T @ W, (d + 1) / d * torch.eye(d, dtype=torch.float64), atol=1e-12, rtol=0)
-
-
 def test_single_precision_vectors_are_equiangular_at_4096_dimensions():
     some = torch.tensor([0, 1, 2, 63, 2047, 2048, 4000, 4096])
     W = SimplexETF(4096, 0).vectors(some).float()
@@ -85,11 +78,6 @@ def test_a_frame_needs_a_dimension(d):
 # ---- the rotation
 
 
-@pytest.mark.parametrize("d", [7, 64, 300])
-def test_the_same_seed_gives_the_same_bits(d):
-    assert torch.equal(whole(SimplexETF(d, 4)), whole(SimplexETF(d, 4)))
-
-
 @pytest.mark.parametrize("d", [64, 300])
 def test_another_seed_gives_another_frame(d):
     one, other = whole(SimplexETF(d, 4)), whole(SimplexETF(d, 5))
@@ -106,12 +94,11 @@ def test_the_global_random_state_has_no_influence_and_is_left_alone():
     assert torch.equal(whole(SimplexETF(20, 1)), one)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("d", [512, 513, 640, 768, 1000, 1024, 1025])
-def test_no_coordinate_dominates_a_vector(d, seed):
+def test_no_coordinate_dominates_a_vector(d):
     # Of d^2 coordinates of evenly spread directions the largest is about sqrt(2 log(d^2) / d),
     # and the fourth powers of each vector sum to about 3/d; an axis has 1 and 1.
-    W = whole(SimplexETF(d, seed))
+    W = whole(SimplexETF(d, 0))
     assert W.abs().max() < 1.5 * math.sqrt(2 * math.log(d * d) / d)
     assert W.pow(4).sum(dim=1).max() < 12 / d
 
@@ -138,18 +125,6 @@ def test_every_added_dimension_shrinks_the_old_coordinates_by_the_same_factor(d,
     kept = new.vectors(torch.arange(old.K))
     close(kept[:, :d], factor * whole(old), atol=1e-12, rtol=0)
     close(whole(new) @ whole(new).T, simplex_gram(new.K), atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize("d", [1, 4, 30])
-def test_one_added_dimension_turns_old_vectors_by_the_angle_of_the_recursion(d):
-    old = SimplexETF(d, 0)
-    new = old.grow(1)
-    padded = F.pad(whole(old), (0, 1))
-    cosine = (padded * new.vectors(torch.arange(old.K))).sum(dim=1)
-    expected = torch.full_like(cosine, math.sqrt(1 - 1 / old.K**2))
-    close(cosine, expected, atol=1e-12, rtol=0)
-    added = new.vectors(torch.tensor([old.K]))[0]  # (0, ..., 0, 1) up to the sign of its axis
-    close(added.abs(), F.one_hot(torch.tensor(d), d + 1).double(), atol=1e-12, rtol=0)
 
 
 @settings(max_examples=40, deadline=None)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from children import Children
 from earl.errors import NoProgress, NotFinite, SnapshotError
+from earl.experiments.catalogue import METHODS
 from earl.experiments.contract.checks import samples
 from earl.experiments.experiment import Experiment
 from earl.experiments.recipes import Value
@@ -21,10 +22,19 @@ from earl.learning.learner import Learner
 from earl.learning.work import Work
 from earl.nn.finite import all_finite, check_finite, most_likely
 from earl.storage.snapshot import read_newest, write_snapshot
-from kin import CLOSED_FORM, every_method
+from kin import CLOSED_FORM
 
 Make = Callable[..., Learner]
-each = pytest.mark.parametrize("name", every_method(but=CLOSED_FORM))
+# A plain network, one with stored features, several networks and what their optimisers are.
+DIVERGE = ("er", "earl", "oddl", "polrs")
+each = pytest.mark.parametrize(
+    "name",
+    [
+        name if name in DIVERGE else pytest.param(name, marks=pytest.mark.slow)
+        for name in METHODS.names()
+        if name not in CLOSED_FORM
+    ],
+)
 NAN, INF = math.nan, math.inf
 
 

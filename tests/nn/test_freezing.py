@@ -10,10 +10,7 @@ from earl.nn.build import build
 from earl.nn.freezing import begin_training, copy_frozen, frozen_parts, learning, let_learn
 from earl.nn.modes import frozen_norm_stats, train_forward
 from earl.nn.resnet import ResNet
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from seeds import generator as seeded
 
 
 def resnet(seed: int = 0) -> ResNet:

@@ -211,22 +211,6 @@ def test_a_head_that_grew_learns_exactly_like_one_that_was_large_from_the_start(
         assert torch.equal(growing.bias[:n], large.bias[:n])
 
 
-def test_cross_entropy_over_seen_classes_trains_a_grown_and_a_large_head_alike():
-    growing, large = head(3), head(6)
-    with torch.no_grad():
-        draws = head(3)
-        draws.grow(6, adam(draws.parameters(), 0.01), generator(1))
-        large.weight.copy_(draws.weight)
-        large.bias.copy_(draws.bias)
-    for part in (growing, large):
-        optimizer = adam(part.parameters(), 0.01)
-        train(part, optimizer, classes=3, steps=5, seed=0)
-        part.grow(6, optimizer, generator(1))
-        train(part, optimizer, classes=5, steps=5, seed=1)
-    close(growing.weight, large.weight, atol=1e-6, rtol=1e-6)
-    close(growing.bias, large.bias, atol=1e-6, rtol=1e-6)
-
-
 def test_a_grown_head_and_its_optimiser_load_into_a_fresh_smaller_one():
     old = head(2)
     optimizer = adam(old.parameters(), 0.01)

@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +15,6 @@ from earl.cli.doctor import examine
 from earl.experiments.experiment import Experiment
 from earl.experiments.runs.directory import RunDirectory
 from earl.experiments.runs.environment import changes, environment
-from earl.experiments.sweeps import engines
-from earl.experiments.sweeps.sweep import sweep
 from earl.nn import onednn
 from onednn_children import ALWAYS, DIE, LIMITED, NEVER, UNLESS, half_run
 
@@ -133,27 +130,26 @@ def test_a_run_goes_on_only_where_its_precision_works(
     assert not onednn.TRIAL.with_name("tries").exists()
 
 
+SWEEP = """
+import sys
+from pathlib import Path
+from earl.experiments.sweeps.sweep import sweep
+from earl.nn import onednn
+from onednn_children import half_run
+onednn.TRIAL = Path(sys.argv[1])
+*_, (status,) = sweep([half_run()], Path("runs"), device="cpu")
+print(status.state, status.message, sep="\\n")
+"""
+
+
 def test_a_run_of_a_sweep_is_refused_in_one_line(
-    child: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    children: Children, child: Callable[[str], Path], tmp_path: Path
 ) -> None:
     child(ALWAYS)
-    worker = SCRIPT.replace("earl.cli.app", "earl.cli.worker")
-
-    def start(words: list[str], log: Path, *_: object) -> "subprocess.Popen[bytes]":
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as file:
-            file.write(b"$ earl\n")
-            return subprocess.Popen(
-                [sys.executable, "-c", worker, str(onednn.TRIAL), LIMITED, *words],
-                stdin=subprocess.PIPE,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
-
-    monkeypatch.setattr(engines, "start_process", start)
-    *_, (status,) = sweep([half_run()], tmp_path / "runs", device="cpu")
-    assert status.state == "failed" and "\n" not in status.message
-    assert status.message.startswith("precision = 'bfloat16' does not work on this CPU")
+    done = children.run("-c", SWEEP, str(onednn.TRIAL), cwd=tmp_path, forks=True)
+    state, message = done.stdout.splitlines()
+    assert state == "failed"
+    assert message.startswith("precision = 'bfloat16' does not work on this CPU")
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_operations_and_signs_are_uniform_and_independent():
         assert (count - n / k).abs().max() < 4 * (n / k) ** 0.5
 
 
-def one_by_one(x, g, num_ops, magnitude=9):
+def one_by_one(x, g, num_ops, magnitude):
     """RandAugment as a loop over images, with the draws that rand_augment makes."""
     ops, signs = draw(len(x), g, num_ops)
     table = strengths(magnitude, 31, *x.shape[2:])
@@ -52,30 +52,22 @@ def one_by_one(x, g, num_ops, magnitude=9):
     return torch.cat(result)
 
 
-@pytest.mark.parametrize("num_ops", [0, 1, 2, 3])
-@pytest.mark.parametrize(
-    ("n", "channels", "size"), [(60, 3, (16, 16)), (60, 1, (9, 14)), (1, 3, (8, 8))]
-)
-def test_result_of_an_image_does_not_depend_on_its_company(n, channels, size, num_ops):
-    for seed in range(1 if n > 1 else 20):
-        x = torch.randint(256, (n, channels, *size), generator=generator(seed)).byte()
-        result = apply(x, *plan(n, *size, generator(seed), num_ops, 9, 31))
-        assert torch.equal(result, one_by_one(x, generator(seed), num_ops))
-
-
 @settings(max_examples=40, deadline=None)
 @given(
-    n=st.integers(1, 20),
+    n=st.integers(1, 60),
     channels=st.sampled_from([1, 3, 4]),
-    size=st.tuples(st.integers(1, 10), st.integers(1, 10)),
+    size=st.tuples(st.integers(1, 16), st.integers(1, 16)),
     levels=st.sampled_from([2, 5, 60, 256]),
+    num_ops=st.integers(0, 3),
     magnitude=st.integers(0, 30),
     seed=st.integers(0, 2**32),
 )
-def test_any_batch_equals_its_images_one_by_one(n, channels, size, levels, magnitude, seed):
+def test_any_batch_equals_its_images_one_by_one(
+    n, channels, size, levels, num_ops, magnitude, seed
+):
     x = torch.randint(levels, (n, channels, *size), generator=generator(seed)).byte()
-    result = apply(x, *plan(n, *size, generator(seed), 2, magnitude, 31))
-    assert torch.equal(result, one_by_one(x, generator(seed), 2, magnitude))
+    result = apply(x, *plan(n, *size, generator(seed), num_ops, magnitude, 31))
+    assert torch.equal(result, one_by_one(x, generator(seed), num_ops, magnitude))
 
 
 def test_identical_images_get_operations_of_their_own():

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from contract_again import shorten_networks
 from earl.experiments.catalogue import METHODS
 from earl.experiments.contract import CHECKS, fault, maker
 from earl.experiments.contract.checks import samples, teach
@@ -176,7 +177,10 @@ UNDONE, ENDS = "a_step_that_is_not_finite_is_undone", "learning_ends_where_no_st
 @elsewhere
 @pytest.mark.parametrize("check", [UNDONE, ENDS])
 @pytest.mark.usefixtures("nobody_waits")
-def test_the_contract_of_steps_where_nobody_waits(name: str, check: str) -> None:
+def test_the_contract_of_steps_where_nobody_waits(
+    name: str, check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_networks(monkeypatch)
     assert fault(CHECKS[check], maker(METHODS[name])) == ""
 
 
@@ -193,6 +197,7 @@ def test_that_contract_is_seen_to_be_broken(
     check: str, part: str, wrong: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(part, wrong)
+    shorten_networks(monkeypatch)
     assert "ContractBroken" in fault(CHECKS[check], maker(METHODS["er"]))
 
 
