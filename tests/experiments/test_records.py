@@ -126,24 +126,27 @@ def some(tmp_path):
         write_run(tmp_path, "er", seed, [0.5])
         write_run(tmp_path, "er", seed, [0.5], settings={"memory_size": 40, "lr": 0.01})
         write_run(tmp_path, "earl", seed, [0.5], settings={"k": 5, "correction": False})
+        write_run(tmp_path, "earl", seed, [0.5], match="flops", to="er")
     return find_runs([tmp_path])
 
 
 @pytest.mark.parametrize(
     ("where", "count"),
     [
-        ([], 9),
+        ([], 12),
         (["method=er"], 6),
-        (["method=er", "method=earl"], 9),
+        (["method=er", "method=earl"], 12),
         (["method=er", "seed=2"], 2),
-        (["seed=2", "seed=3"], 6),
+        (["seed=2", "seed=3"], 8),
+        (["match=none"], 9),
+        (["match=flops"], 3),
         (["memory_size=40"], 3),
         (["memory_size=40.0"], 3),
         (["lr=1e-2"], 3),
         (["k=5"], 3),  # ER has no k
         (["correction=false"], 3),
-        (["dataset=shapes", "stream=disjoint"], 9),
-        (["device=cpu"], 9),
+        (["dataset=shapes", "stream=disjoint"], 12),
+        (["device=cpu"], 12),
     ],
 )
 def test_runs_are_chosen_by_name_seed_and_setting(where, count, some):

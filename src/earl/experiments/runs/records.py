@@ -172,7 +172,8 @@ class RunRecord:
         """Return everything that a run can be chosen by."""
         chosen = {name: self.environment.get(name, "") for name in ("earl", "torch", "device")}
         names = {"method": self.experiment.method, "dataset": self.dataset, "stream": self.stream}
-        return {**self.completed, **self.matching, **chosen, **names, "seed": self.experiment.seed}
+        asked = {"match": "none", **self.matching, "seed": self.experiment.seed}
+        return {**self.completed, **asked, **chosen, **names}
 
 
 def find_runs(folders: Iterable[Path]) -> list[RunRecord]:
