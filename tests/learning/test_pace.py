@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from earl.learning.pace import Pace, Waiting
-from earl.learning.work import Work
+from earl.learning.work import Pass, Work
 from plain_setting import ids, raw, setting
 
 # ---- pace
@@ -57,6 +57,20 @@ def test_a_loaded_pace_still_owes_the_part_of_an_update(rate, pause):
 
 
 # ---- waiting
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
+def test_what_samples_cost_leaves_the_rest_of_the_budget_to_updates(share):
+    """Looks that come with samples are paid for once: no update waits for twice their cost."""
+    one = Pass(torch.nn.Linear(10, 10, bias=False), (10,), trains=False)  # 200 FLOPs
+    work = Work(lambda: {"looks": one, "images": one})
+    pace = Pace(setting(flops=2_000.0), work)
+    for n in range(1, 301):
+        work.count(looks=int(10 * share))
+        for _ in pace.owed(1):
+            work.add(images=7)
+        assert abs(2_000 * n - work.flops) < 7 * 200  # the first update is made at once
+    assert abs(work.updates - 300 * int(10 - 10 * share) / 7) < 1
 
 
 def waiting_room(size):

@@ -38,6 +38,7 @@ class Pace:
     def _affordable(self, flops: float) -> Iterator[object]:
         while self.work.flops + self.work.last <= flops * self.samples:
             spent = self.work.flops
+            self.work.begin_update()
             yield None
             if self.work.flops == spent:
                 raise EarlError("an update cost no FLOPs: the method must count its passes in work")

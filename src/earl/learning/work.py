@@ -40,7 +40,7 @@ class Work:
         self._passes = passes
         self._more: dict[str, Callable[[], Pass]] = {}
         self._flops_per_input: dict[str, tuple[Hashable, int]] = {}
-        self._before = 0  # FLOPs up to the last update
+        self._before = 0  # FLOPs up to the last update, or to the present one
         self.updates = 0
         self.flops = 0
         self.last = 0  # FLOPs of the last update
@@ -57,8 +57,12 @@ class Work:
 
     @property
     def pending(self) -> int:
-        """FLOPs that belong to the next update."""
+        """FLOPs since the last update, or since the present one has begun."""
         return self.flops - self._before
+
+    def begin_update(self) -> None:
+        """Let what was counted since the last update be no part of this one; samples cost it."""
+        self._before = self.flops
 
     def add(self, **passes: int) -> None:
         """Count one update, and the passes that it has taken."""
@@ -68,7 +72,7 @@ class Work:
         self.last, self._before = self.pending, self.flops
 
     def count(self, **passes: int) -> None:
-        """Count passes that belong to the next update."""
+        """Count passes that have been made."""
         for name, n in passes.items():
             self.counts[name] = self.counts.get(name, 0) + n
             self.flops += n * self.flops_per_input(name)
