@@ -9,9 +9,11 @@ import torch
 
 from earl.data.dataset import Dataset
 from earl.errors import InvalidSetting, UnknownName
+from earl.evaluation.history import Evaluation
 from earl.experiments.catalogue import METHODS
 from earl.experiments.experiment import Experiment
 from earl.experiments.matching import Cost, cost_of, reference
+from earl.experiments.runs.saves import beyond_budget
 from earl.learning.bytes_held import bytes_held
 from earl.learning.learner import Learner
 from earl.nn.resnet import ResNet
@@ -225,3 +227,11 @@ def test_the_reference_keeps_shared_settings_and_drops_those_of_the_method() -> 
     settings = {"k": 3, "width": 4, "memory_size": 30, "tasks": 2}
     experiment = replace(shapes_run("earl", match="flops", to="er"), settings=settings)
     assert reference(experiment).settings == {"width": 4, "memory_size": 30, "tasks": 2}
+
+
+@pytest.mark.parametrize(("flops", "said"), [(1_000, []), (1_040, []), (1_400, ["1.40"])])
+def test_a_run_that_cost_more_than_its_budget_says_so(flops: int, said: list[str]) -> None:
+    last = Evaluation(100, 0, {}, {}, 0, 100, {"flops": flops, "updates": 50})
+    notes = [f"not matched: it cost {times} times the FLOPs of its budget" for times in said]
+    assert beyond_budget(last, {"flops": 10.0}) == notes
+    assert beyond_budget(last, {}) == []

@@ -6,6 +6,7 @@ thread while learning goes on; what it counts on is on the disk by then.
 
 from collections.abc import Mapping
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,7 @@ class Saves:
         seal, history = self.history.seal(), read_history(self.history.path)
         if skipped := history[-1].numbers.get("skipped_steps", 0):
             self.notes.append(f"{skipped} steps led to inf or nan and were undone")
+        self.notes += beyond_budget(history[-1], self.record.get("budget", {}))
         result = {
             "metrics": measured(history),
             "samples": history[-1].step,
@@ -111,6 +113,14 @@ class Saves:
             "notes": self.notes,
         }
         replace_text(self.path / "summary.json", summary_text(result, self.record, seal))
+
+
+def beyond_budget(last: Evaluation, budget: Mapping[str, float]) -> list[str]:
+    """Return a note if a run cost more FLOPs than its samples have earned, by over two updates."""
+    spent, earned = last.numbers.get("flops", 0), budget.get("flops", inf) * last.step
+    if spent - earned <= 2 * spent / (last.numbers.get("updates", 0) or 1):
+        return []
+    return [f"not matched: it cost {spent / earned:.2f} times the FLOPs of its budget"]
 
 
 def load(learner: Learner, snapshot: Snapshot) -> None:
