@@ -111,14 +111,14 @@ def test_the_page_is_never_wider_than_the_screen_and_as_dark_as_it_is_asked_to_b
 
 
 CASES = [
-    ({"samples": 4, "recent": 1.0, "learnt": 1.0}, "needs more"),
-    ({"samples": 40, "recent": 0.49, "learnt": 1.0}, "needs more"),
-    ({"samples": 40, "recent": 1.0, "learnt": 0.49}, "needs more"),
-    ({"samples": 9, "recent": 1.0, "learnt": 1.0}, "getting there"),
-    ({"samples": 40, "recent": 0.79, "learnt": 1.0}, "getting there"),
-    ({"samples": 40, "recent": 1.0, "learnt": 0.69}, "getting there"),
-    ({"samples": 10, "recent": 0.8, "learnt": 0.7}, "learnt"),
-    ({"samples": 10, "recent": 0.8, "learnt": None}, "learnt"),
+    ({"samples": 4, "recent": 1.0, "learned": 1.0}, "needs more"),
+    ({"samples": 40, "recent": 0.49, "learned": 1.0}, "needs more"),
+    ({"samples": 40, "recent": 1.0, "learned": 0.49}, "needs more"),
+    ({"samples": 9, "recent": 1.0, "learned": 1.0}, "getting there"),
+    ({"samples": 40, "recent": 0.79, "learned": 1.0}, "getting there"),
+    ({"samples": 40, "recent": 1.0, "learned": 0.69}, "getting there"),
+    ({"samples": 10, "recent": 0.8, "learned": 0.7}, "learned"),
+    ({"samples": 10, "recent": 0.8, "learned": None}, "learned"),
 ]
 
 

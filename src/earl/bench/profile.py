@@ -42,12 +42,12 @@ class Profile:
         return sum(self.parts.values())
 
 
-def profiles(steps: int = 30) -> list[Profile]:
+def profiles() -> list[Profile]:
     """Return the profile of EARL's step with a large, a small and a tiny network."""
     return [
-        profile("ResNet-18", earl_midway(on("cifar10")), max(3, steps // 10)),
-        profile("width 16", earl_midway(narrow(16)), steps),
-        profile("tiny", tiny_earl(on("cifar10"), CIFAR), 10 * steps),
+        profile("ResNet-18", earl_midway(on("cifar10")), 3),
+        profile("width 16", earl_midway(narrow(16)), 30),
+        profile("tiny", tiny_earl(on("cifar10"), CIFAR), 300),
     ]
 
 

@@ -76,7 +76,7 @@ def status(told: Told, *, curve: bool = True) -> dict[str, Any]:
 
 def classes(told: Told) -> list[dict[str, Any]]:
     """Return the classes in the order of their arrival."""
-    published, learnt, since = told.published, told.reading.learnt, told.since()
+    published, learned, since = told.published, told.reading.learned, told.since()
     model, tallies = published.model, published.model.history.classes
     found = []
     for number in sorted(model.answered()):
@@ -89,7 +89,7 @@ def classes(told: Told) -> list[dict[str, Any]]:
                 "remembered": published.remembered.get(number, 0),
                 "accuracy": tally.accuracy if tally else 0.0,
                 "recent": tally.recent if tally else 0.0,
-                "learnt": learnt.get(number),
+                "learned": learned.get(number),
                 "since": since.get(label),
             }
         )

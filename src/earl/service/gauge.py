@@ -1,4 +1,4 @@
-"""How well classes are learnt: remembered samples are looked at now and then, beside learning."""
+"""How well classes are learned: remembered samples are looked at now and then, beside learning."""
 
 import logging
 import math
@@ -30,7 +30,7 @@ class Reading:
     """The mean cosine of each class's samples with its vector, by class number, and NC1 to NC3."""
 
     seq: int = 0
-    learnt: dict[int, float] = field(default_factory=dict)
+    learned: dict[int, float] = field(default_factory=dict)
     collapse: dict[str, float] | None = None
 
 
@@ -68,14 +68,14 @@ def read(shown: Shown) -> Reading:
     held = shown.y.unique()
     ids = learner.classes.ids(held).tolist()
     means = [float(cosines[shown.y == c].mean()) for c in held.tolist()]
-    learnt = {number: mean for number, mean in zip(ids, means, strict=True)}
+    learned = {number: mean for number, mean in zip(ids, means, strict=True)}
     if len(held) < 2:
-        return Reading(shown.published.seq, learnt)
+        return Reading(shown.published.seq, learned)
     labels = torch.searchsorted(held, shown.y)
     found = {"NC1": nc1(f_hat, labels), "NC2": nc2(f_hat, labels)}
     found["NC3"] = nc3(f_hat, labels, W[held])
     finite = all(math.isfinite(value) for value in found.values())
-    return Reading(shown.published.seq, learnt, found if finite else None)
+    return Reading(shown.published.seq, learned, found if finite else None)
 
 
 class Gauge(threading.Thread):

@@ -265,8 +265,8 @@ def size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def tail(log: Path, start: int, lines: int = 5) -> str:
-    """Return the last lines of a log from `start` on; an error of ours is one line by itself."""
+def tail(log: Path, start: int) -> str:
+    """Return the last five lines of a log from `start` on; of an error of ours, only that line."""
     try:
         with open_regular(log, sys.maxsize) as file:
             file.seek(max(start, size(log) - LARGEST_TAIL))
@@ -276,4 +276,4 @@ def tail(log: Path, start: int, lines: int = 5) -> str:
     said = [line for line in text.splitlines()[1:] if line.strip()]
     if said and said[-1].startswith("earl: "):
         return said[-1].removeprefix("earl: ")
-    return "\n".join(said[-lines:])
+    return "\n".join(said[-5:])

@@ -52,7 +52,7 @@ async def predict(
 
 @router.get("/classes", responses=schemas.answers(schemas.Classes))
 async def get_classes(service: TheService, token: MayPredict) -> JSONResponse:
-    """List the classes in the order of their arrival, and how well each is learnt."""
+    """List the classes in the order of their arrival, and how well each is learned."""
     return JSONResponse({"classes": await service.reading.run(lambda: classes(service.told))})
 
 

@@ -93,14 +93,14 @@ class Samples(BaseModel):
 
 
 class Class(BaseModel):
-    """A class, and how well it is learnt: the mean cosine of its samples with its vector."""
+    """A class, and how well it is learned: the mean cosine of its samples with its vector."""
 
     label: str
     samples: int
     remembered: int
     accuracy: float
     recent: float
-    learnt: float | None
+    learned: float | None
     since: int | None
 
 

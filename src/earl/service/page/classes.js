@@ -58,7 +58,7 @@ function rowOf(one) {
     make("div", { class: "class-facts" },
       fact("images", one.samples.toLocaleString("en"), null, kept(one)),
       fact("right before", percent(one.recent), one.recent, "of its last 32 images, before they were taught"),
-      fact("at its vector", one.learnt === null || one.learnt === undefined ? "–" : one.learnt.toFixed(2), one.learnt ?? 0, "mean cosine of its remembered images to the vector of the class; 1 is perfect")),
+      fact("at its vector", one.learned === null || one.learned === undefined ? "–" : one.learned.toFixed(2), one.learned ?? 0, "mean cosine of its remembered images to the vector of the class; 1 is perfect")),
     reason && make("p", { class: "soft reason" }, reason));
 }
 

@@ -15,15 +15,15 @@ export const RULE_IN_WORDS = [
   ["needs more", `Fewer than ${RULE.few} images, or fewer than half of its last 32 were answered right before they were `
     + `taught, or its images lie at a cosine below ${RULE.doubtful} to its vector `
     + "(which does not count for images that are seen through a frozen network)."],
-  ["learnt", `At least ${RULE.enough} images, at least ${percent(RULE.right)} of the last 32 answered right beforehand, and a `
+  ["learned", `At least ${RULE.enough} images, at least ${percent(RULE.right)} of the last 32 answered right beforehand, and a `
     + `cosine of at least ${RULE.near} (1 is perfect).`],
   ["getting there", "Everything in between: a few more images, best of the kind that it gets wrong."],
 ];
 
 /** Return {word, kind, reason} about one class of /classes. */
-export function verdict({ samples, recent, learnt }) {
+export function verdict({ samples, recent, learned }) {
   // Features of a network that does not learn stay where they are: there the cosine says little.
-  const cosine = store.status?.frozen ? null : learnt ?? null;
+  const cosine = store.status?.frozen ? null : learned ?? null;
   if (samples < RULE.few) {
     return needs(`${counted(samples, "image")} so far; show it at least ${RULE.few}`);
   }
@@ -33,7 +33,7 @@ export function verdict({ samples, recent, learnt }) {
   if (samples < RULE.enough) return almost(`${counted(RULE.enough - samples, "image")} more would settle it`);
   if (recent < RULE.right) return almost(`${percent(recent)} of its last images were answered right beforehand`);
   if (cosine !== null && cosine < RULE.near) return almost(`its images are still moving together (${cosine.toFixed(2)})`);
-  return { word: "learnt", kind: "good", reason: "" };
+  return { word: "learned", kind: "good", reason: "" };
 }
 
 const needs = (reason) => ({ word: "needs more", kind: "bad", reason });
@@ -44,10 +44,10 @@ export function summary(classes) {
   if (classes.length === 0) return "Nothing has been taught yet. Show it an image and give it a label.";
   if (classes.length === 1) return "One class is known, so there is nothing to choose between. Teach a second one.";
   const open = classes.filter((one) => verdict(one).kind === "bad").map((one) => one.label);
-  const learnt = classes.filter((one) => verdict(one).kind === "good").length;
-  const begin = learnt === 0 ? `None of the ${classes.length} classes is learnt yet.`
-    : `${learnt} of ${classes.length} classes ${learnt === 1 ? "is" : "are"} learnt.`;
-  if (open.length === 0) return learnt === classes.length ? "Yes: every class is learnt." : `${begin} The others are getting there.`;
+  const learned = classes.filter((one) => verdict(one).kind === "good").length;
+  const begin = learned === 0 ? `None of the ${classes.length} classes is learned yet.`
+    : `${learned} of ${classes.length} classes ${learned === 1 ? "is" : "are"} learned.`;
+  if (open.length === 0) return learned === classes.length ? "Yes: every class is learned." : `${begin} The others are getting there.`;
   const named = open.slice(0, 3).join(", ") + (open.length > 3 ? ` and ${counted(open.length - 3, "other")}` : "");
   return `${begin} More images are needed of: ${named}.`;
 }
