@@ -38,6 +38,7 @@ class Children:
             text=True,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
+        self.running = False
 
     def run(
         self, *words: str, cwd: Path, env: Mapping[str, str] = os.environ, forks: bool = False
@@ -64,6 +65,8 @@ class Children:
     ) -> int:
         """Begin `python <words>`, which prints to files or terminals; return its process id."""
         assert self.process.stdin is not None
+        assert not self.running, "wait for the last child first: one runs at a time"
+        self.running = True
         files = [str(out), str(err)]
         order = {"words": words, "cwd": str(cwd), "env": dict(env), "files": files, "forks": forks}
         self.process.stdin.write(json.dumps(order) + "\n")
@@ -72,7 +75,9 @@ class Children:
 
     def wait(self) -> int:
         """Wait until what was started has ended; return its exit code."""
-        return self._answer()
+        code = self._answer()
+        self.running = False
+        return code
 
     def _answer(self) -> int:
         assert self.process.stdout is not None
