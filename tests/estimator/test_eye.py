@@ -161,11 +161,11 @@ def test_a_forgotten_label_corrects_no_answer_until_it_is_learned_again() -> Non
     learner = clf._model.learner  # type: ignore[union-attr]
     assert isinstance(learner, EARL)
     number = list(clf.classes_).index(label)
-    assert number not in learner._pairs()[1].tolist()
+    assert number not in learner.pairs()[1].tolist()
     assert label not in set(clf.predict(TEST))
     assert label not in {n.label for n in clf.neighbours(TEST[0])}
     clf.learn_one(TRAIN[0], label)
-    assert number in learner._pairs()[1].tolist() and clf.predict_one(TRAIN[0]) == label
+    assert number in learner.pairs()[1].tolist() and clf.predict_one(TRAIN[0]) == label
 
 
 def test_when_every_label_is_forgotten_learning_begins_again() -> None:

@@ -18,7 +18,8 @@ from earl.report.export.tables import Scalars
 from earl.storage.state import digest
 from kin import every_method
 
-NEED_FEATURES = ("collapse", "bias", "cosines", "features")
+NEED_FEATURES = ("collapse", "bias", "cosines", "features", "corrections")
+CORRECTED = ("earl", "vanilla-etf", "earl-no-rc", "earl-no-pdt", "earl-learnable")
 
 
 def learn(learner, dataset, steps=60):
@@ -81,7 +82,8 @@ def test_probes_change_nothing_and_need_no_luck(make, dataset, method):
     before, random = digest(learner.state_dict()), torch.get_rng_state()
     for entry in PROBES:
         probe = PROBES[entry.name]
-        if entry.name in NEED_FEATURES and embedding_of(learner) is None:
+        needs = entry.name in NEED_FEATURES and embedding_of(learner) is None
+        if needs or (entry.name == "corrections" and method not in CORRECTED):
             with pytest.raises(EarlError, match=f"--probe {entry.name}"):
                 probe(given)
             continue
@@ -106,6 +108,30 @@ def test_the_training_error_is_that_of_the_first_200_images_of_each_class_to_arr
         for i in kept
     )
     assert PROBES["training-error"](given)["training_error"] == pytest.approx(wrong / 203, rel=1e-4)
+
+
+def accuracy(learner, given):
+    right = learner.predict(given.test.images[given.asked]) == given.test.labels[given.asked]
+    return float(right.double().mean())
+
+
+@pytest.mark.parametrize("preparatory", [True, False])
+def test_corrections_are_the_accuracies_of_learners_that_answer_so(make, dataset, preparatory):
+    def taught_by(**settings):
+        learner = make("earl", preparatory=preparatory, iterations=0.5, **settings)
+        return learner, learn(learner, dataset, steps=100)
+
+    ways = {
+        "stored": taught_by(),
+        "uncorrected": taught_by(correction=False),
+        "refreshed": taught_by(residual_source="refresh"),
+    }
+    expected = {f"accuracy_{way}": accuracy(*taught) for way, taught in ways.items()}
+    assert len(set(expected.values())) > 1
+    for way, (_, given) in ways.items():
+        read = PROBES["corrections"](given)
+        known = {n: v for n, v in expected.items() if way == "stored" or "stored" not in n}
+        assert read == pytest.approx(known, rel=1e-4)
 
 
 @pytest.mark.parametrize("method", ["vanilla-etf", "earl", "er", "scr"])

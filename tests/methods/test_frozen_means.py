@@ -69,10 +69,10 @@ def test_means_are_seen_through_the_projection_as_it_is_now() -> None:
     x, y = features(30)
     learner = on_embeddings(iterations=2)
     learner.observe(x, y)
-    before = learner._pairs()[0].clone()
+    before = learner.pairs()[0].clone()
     learner.observe(x, y)
-    assert not torch.allclose(learner._pairs()[0], before)
-    torch.testing.assert_close(learner._pairs()[0].norm(dim=1), torch.ones(3))
+    assert not torch.allclose(learner.pairs()[0], before)
+    torch.testing.assert_close(learner.pairs()[0].norm(dim=1), torch.ones(3))
 
 
 @pytest.mark.parametrize(("projection", "hidden"), [("means", 0), ("random", 16)])
@@ -84,6 +84,18 @@ def test_one_pass_of_samples_and_means_gives_the_scores_of_two(
     learner.observe(x, y)
     expected = learner.corrected(learner.features(x)) @ learner.vectors().T
     torch.testing.assert_close(learner.scores(x), expected)
+
+
+def test_what_corrects_on_features_is_means_alone() -> None:
+    x, y = features(30)
+    learner = on_embeddings(iterations=1)
+    learner.observe(x, y)
+    f_hat = learner.features(x)
+    ways = learner.corrected_in_every_way(f_hat)
+    assert list(ways) == ["uncorrected", "means"]
+    assert torch.equal(ways["uncorrected"], f_hat)
+    assert torch.equal(ways["means"], learner.corrected(f_hat))
+    assert not torch.allclose(ways["means"], f_hat)
 
 
 def test_it_holds_means_instead_of_stored_features() -> None:

@@ -125,6 +125,30 @@ columns = [{label = "disjoint", where = ["stream=disjoint"]}, {label = "none", w
     assert "seeds 1, 2." in text
 
 
+def test_both_sides_of_a_difference_may_have_metrics_of_their_own(tmp_path: Path) -> None:
+    described = """
+pages = ["page.md"]
+[table.small]
+kind = "differences"
+runs = "small"
+command = "earl sweep small"
+columns = [{label = "all", where = []}]
+pairs = [
+    {label = "gain", plus = ["method=scr"], plus_metric = "bias", minus = ["method=scr"]},
+    {label = "loss", plus = ["method=scr"], minus = ["method=scr"], minus_metric = "bias:mean"},
+    {label = "none", plus = ["method=er"], plus_metric = "bias", minus = ["method=scr"]},
+]
+"""
+    for seed, bias in ((1, 60.0), (2, 64.0)):
+        extra = {"bias": bias}
+        write_run(tmp_path / "results" / "small", "scr", seed, [0.5, 0.6], extra=extra)
+    write_pages(published(tmp_path, described))
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| gain | +7.0 [−18.4, +32.4], 2 of 2 |" in text
+    assert "| loss | −7.0 [−32.4, +18.4], 0 of 2 |" in text
+    assert "| none | – |" in text
+
+
 @pytest.mark.parametrize(
     ("before", "after", "error", "word"),
     [

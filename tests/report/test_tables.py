@@ -114,11 +114,17 @@ def test_numbers_of_probes_are_shown_as_they_are_at_the_end(tmp_path):
     )
     assert "NC1, bias at the end of the stream: likewise, not in percent." in markdown(table)
     assert "Percent" not in markdown(table_of(tmp_path, "NC1"))
+    over_all = table_of(tmp_path, "bias:mean", "training_error:mean")
+    assert cell(over_all, "er", "bias:mean").values == {1: (9 + 0.5) / 2, 2: (9 - 0.25) / 2}
+    assert cell(over_all, "scr", "training_error:mean").values == {1: 25, 2: 25}
+    assert "bias:mean over all evaluations: likewise" in markdown(over_all)
 
 
 def test_a_number_that_no_run_has_is_answered_with_the_command_that_records_it(folder):
     with pytest.raises(DataNotFound, match=r"none of the 6 runs has recorded 'NC2'.*--probe coll"):
         table_of(folder, "NC2")
+    with pytest.raises(DataNotFound, match=r"has recorded 'NC2:mean'.*--probe coll"):
+        table_of(folder, "NC2:mean")
     with pytest.raises(UnknownName, match="did you mean 'bias'"):
         table_of(folder, "baias")
 

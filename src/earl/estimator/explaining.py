@@ -74,7 +74,7 @@ def neighbours(model: Model, x: Tensor) -> list[Neighbour]:
             f"method = {model.parameters.method!r} corrects no answers by neighbours; 'earl' does"
         )
     with model.held(), torch.inference_mode():
-        h_hat, y = learner._pairs()
+        h_hat, y = learner.pairs()
         rows = (y != EMPTY).nonzero().flatten()
         h, y = h_hat[rows.to(h_hat.device)], y[rows]
         distance = torch.cdist(learner.features(x), h)[0].cpu()

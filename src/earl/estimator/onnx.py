@@ -69,7 +69,7 @@ class Answer(nn.Module):
         self.k, self.tau = learner.k, learner.tau
         self.register_buffer("W", learner.vectors().clone())
         if self.corrects:
-            h_hat, y = learner._pairs()
+            h_hat, y = learner.pairs()
             rows = (y != EMPTY).nonzero().flatten()
             self.register_buffer("h_hat", h_hat[rows.to(h_hat.device)].clone())
             self.register_buffer("w_y", self.W[y[rows].to(self.W.device)])

@@ -46,6 +46,13 @@ class Corrects(Protocol):
     def corrected(self, f_hat: Tensor) -> Tensor: ...
 
 
+@runtime_checkable
+class CorrectsInWays(Protocol):
+    """A learner that could correct its features (B, d) in several ways; it names each of them."""
+
+    def corrected_in_every_way(self, f_hat: Tensor) -> dict[str, Tensor]: ...
+
+
 @dataclass(frozen=True)
 class OfClassifier:
     """The features and vectors of a learner that answers with one `Classifier`.
@@ -173,6 +180,26 @@ def rotations(given: ProbeInput) -> dict[str, Reading]:
             float((answers == labels).double().mean())
         )
     return found
+
+
+def corrections(given: ProbeInput) -> dict[str, Reading]:
+    """Return the accuracy that each way to correct features would have, on the same questions.
+
+    `accuracy_uncorrected`, `accuracy_stored` by the features stored in training, if there are any,
+    `accuracy_refreshed` by remembered images encoded anew. Learning is the same with all of them.
+    """
+    learner = embedding(given, "corrections")
+    inner = learner.inner if isinstance(learner, Behind) else learner
+    if not isinstance(inner, CorrectsInWays):
+        name = type(given.learner).__name__
+        raise EarlError(f"{name} has no residual correction: leave out --probe corrections")
+    numbers, W, right = numbers_asked(given), learner.vectors(), dict[str, int]()
+    for part in torch.arange(len(numbers)).split(500):
+        f_hat = learner.features(given.test.images[given.asked[part]])
+        for way, moved in inner.corrected_in_every_way(f_hat).items():
+            hits = ((moved @ W.T).argmax(dim=1).cpu() == numbers[part]).sum()
+            right[way] = right.get(way, 0) + int(hits)
+    return {f"accuracy_{way}": digits(n / len(numbers)) for way, n in right.items()}
 
 
 def embedding(given: ProbeInput, probe: str) -> Embeds:

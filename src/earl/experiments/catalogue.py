@@ -274,6 +274,7 @@ PROBES.list(
 PROBES.list(
     "rotations", "earl.evaluation.probes:rotations", "accuracy on test images that are turned"
 )
+PROBES.list("corrections", "earl.evaluation.probes:corrections", "accuracy by way of correction")
 PROBES.list(
     "features", "earl.evaluation.probes:features", "of the first four classes, reduced; lists"
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 from earl.errors import DataNotFound, UnknownName, suggest
@@ -20,7 +21,12 @@ READINGS: Mapping[str, tuple[str, str]] = {
     "NC3": ("collapse", ""),
     "training_error": ("training-error", "%"),
     **{f"accuracy_turned_{degrees}": ("rotations", "%") for degrees in (0, 90, 180, 270)},
+    **{
+        f"accuracy_{way}": ("corrections", "%")
+        for way in ("uncorrected", "stored", "refreshed", "means")
+    },
 }
+MEAN = ":mean"  # behind the name of a reading: its mean over all evaluations, not the last one
 BEST: Mapping[str, Literal["highest", "lowest"]] = {
     **dict.fromkeys(("A_AUC", "A_last", "AOA"), "highest"),
     **dict.fromkeys(("forgetting", "training_error", "bias", "NC1", "NC2", "NC3"), "lowest"),
@@ -35,14 +41,19 @@ class Measure:
     unit: str = "%"
     kind: Literal["metric", "reading", "cost"] = "metric"
 
+    @property
+    def reading(self) -> str:
+        """The name under which histories have it."""
+        return self.name.removesuffix(MEAN)
+
 
 def measure_of(name: str, runs: Sequence[RunRecord]) -> Measure:
     """Return what is meant by a name: a metric, or a number that some of these runs recorded."""
     if name in METRICS:
         return Measure(name)
     recorded = {n for run in runs for n in run.history[-1].numbers if n not in COSTS}
-    probe, unit = READINGS.get(name, ("", ""))
-    if name in recorded:
+    probe, unit = READINGS.get(name.removesuffix(MEAN), ("", ""))
+    if name.removesuffix(MEAN) in recorded:
         return Measure(name, unit, "reading")
     if probe:
         raise DataNotFound(
@@ -69,7 +80,8 @@ def value_of(run: RunRecord, measure: Measure, again: Sequence[RunRecord] = ()) 
     if measure.name == SECONDS:
         return run.seconds
     for one in (run, *again):
-        value = one.history[-1].numbers.get(measure.name)
-        if value is not None:
-            return 100 * value if measure.unit == "%" else value
+        history = one.history if measure.name.endswith(MEAN) else one.history[-1:]
+        values = [e.numbers[measure.reading] for e in history if measure.reading in e.numbers]
+        if values:
+            return fmean(values) * (100 if measure.unit == "%" else 1)
     return None

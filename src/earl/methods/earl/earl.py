@@ -42,6 +42,7 @@ from earl.methods.earl.preparatory import (
     images_of,
     one_form_each,
 )
+from earl.methods.earl.reencoded import Reencoded
 from earl.methods.earl.residuals import ResidualMemory, correct
 from earl.nn import (
     Frame,
@@ -105,7 +106,7 @@ class EARL(Learner):
         self.prepare = PreparatoryData(K, move, self.randomness) if preparatory else None
         self.classes, self.work = Classes(None if growth else K), Work(self.passes)
         self.pace = Pace(setting, self.work)
-        self._refreshed: tuple[object, Tensor, Tensor] | None = None
+        self.reencoded = Reencoded(pairs_per_class)
 
     def _make_networks(
         self, backbone: nn.Module, hidden: int, classifier: str, projection: str, source: str
@@ -224,8 +225,19 @@ class EARL(Learner):
         """Return features (B, d) moved by the residuals of their nearest stored ones, if at all."""
         if not self.correction:
             return f_hat
-        h_hat, y = self._pairs()
-        return correct(f_hat, h_hat, y, self.vectors(), k=self.k, tau=self.tau)
+        return self._moved(f_hat, self.pairs())
+
+    def corrected_in_every_way(self, f_hat: Tensor) -> dict[str, Tensor]:
+        """Return features (B, d) as they are, and moved by all kinds of pairs that there are."""
+        if self.means is not None:
+            return {"uncorrected": f_hat, "means": self._moved(f_hat, self.pairs())}
+        pairs = {"refreshed": self.reencoded.pairs(self)}
+        if len(self.residuals):
+            pairs["stored"] = self.residuals.pairs()
+        return {"uncorrected": f_hat, **{way: self._moved(f_hat, p) for way, p in pairs.items()}}
+
+    def _moved(self, f_hat: Tensor, pairs: tuple[Tensor, Tensor]) -> Tensor:
+        return correct(f_hat, *pairs, self.vectors(), k=self.k, tau=self.tau)
 
     def vectors(self) -> Tensor:
         """Return the vectors of the seen classes, (n, d)."""
@@ -237,27 +249,17 @@ class EARL(Learner):
             return self.frame.class_vectors(n)
         return F.normalize(self.learned.weight[:n], dim=1)
 
-    def _pairs(self) -> tuple[Tensor, Tensor]:
+    def pairs(self) -> tuple[Tensor, Tensor]:
         """Return the features (N, d) and classes (N,) that correct, as of now."""
         if self.means is not None:
             return self.means.through(self.p)
-        if not self.refresh:
-            return self.residuals.pairs()
-        now = (self.work.updates, self.memory.seen)
-        if self._refreshed is None or self._refreshed[0] != now:
-            x, y = self.memory.take(self._refresh_rows(), "x", "y")
-            self._refreshed = (now, self.features(x), y)
-        return self._refreshed[1:]
-
-    def _refresh_rows(self) -> Tensor:
-        each = self.residuals.per_class
-        held = self.memory.classes_held().tolist()
-        return torch.tensor([row for c in held for row in self.memory.rows_of(c)[:each]])
+        return self.reencoded.pairs(self) if self.refresh else self.residuals.pairs()
 
     def costs(self) -> dict[str, float]:
         costs = super().costs()
         if self.correction and self.refresh:
-            costs["reencoded"] = len(self._refresh_rows())  # forward passes before an evaluation
+            rows = self.reencoded.rows(self.memory)
+            costs["reencoded"] = len(rows)  # forward passes before an evaluation
         return costs
 
     def correction_flops(self) -> int:
@@ -278,7 +280,7 @@ class EARL(Learner):
             growing.resize(self, state["residuals"]["rings"].shape[2])
         super().load_state_dict(state)
         growing.make_room(self)
-        self._refreshed = None  # it belongs to the state that was
+        self.reencoded.forget()  # they belong to the state that was
 
     def parts(self) -> Mapping[str, Stateful]:
         names = ("optimizer", "memory", "residuals", "classes", "pace", "work")

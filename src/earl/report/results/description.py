@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -24,11 +24,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two methods of which one is subtracted from the other."""
+    """Two methods of which one is subtracted from the other; each may have a metric of its own."""
 
     label: str
     plus: tuple[str, ...]
     minus: tuple[str, ...]
+    plus_metric: str = ""  # that of the table, unless given
+    minus_metric: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,10 @@ def entry(path: Path, kind: type[Entry], value: Any) -> Entry:
     """Return a row, column or pair; a text stands for the method of that name."""
     if isinstance(value, str):
         value = asdict(of_method(value))
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    if set(value) != set(names):
+    known = fields(kind)  # type: ignore[arg-type]
+    needed = {field.name for field in known if field.default is MISSING}
+    names = [field.name for field in known]
+    if not needed <= set(value) <= set(names):
         raise InvalidSetting(f"{path}: {value} must have {', '.join(names)}, and nothing else")
     return kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in value.items()})
 

@@ -62,7 +62,8 @@ def methods(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
         for metric in sheet.metrics if group else ():
             cells.append(mean_of(group, metric))
             if metric in sheet.compared:
-                cells.append(difference(group, groups[sheet.versus], metric))
+                versus = {} if label == sheet.versus else values(groups[sheet.versus], metric)
+                cells.append(difference(values(group, metric), versus))
         cells += [cost(group, name) for name in sheet.costs if group]
         cells += [] if group else [NOT_RUN, *[""] * (len(titles) - 2)]
         lines.append(cells)
@@ -105,7 +106,11 @@ def differences(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
         cells = [pair.label]
         for column in sheet.columns:
             plus, minus = both(sheet, runs, pair, column)
-            cells.append(difference(plus, minus, metric))
+            ours, theirs = (
+                values(group, own or metric)
+                for group, own in ((plus, pair.plus_metric), (minus, pair.minus_metric))
+            )
+            cells.append(difference(ours, theirs))
             used += [
                 run for seed in plus.keys() & minus.keys() for run in (plus[seed], minus[seed])
             ]
@@ -134,26 +139,30 @@ def select(runs: Sequence[RunRecord], where: Sequence[str]) -> dict[int, RunReco
 
 
 def values(group: Mapping[int, RunRecord], metric: str) -> dict[int, float]:
-    """Return a metric by seed."""
-    measure = measure_of(metric, [*group.values()])
+    """Return a metric by seed, of the runs that have it."""
+    if not group:
+        return {}
+    try:
+        measure = measure_of(metric, [*group.values()])
+    except DataNotFound:  # a number that none of them has recorded
+        return {}
     found = {seed: value_of(run, measure) for seed, run in group.items()}
     return {seed: value for seed, value in found.items() if value is not None}
 
 
 def mean_of(group: Mapping[int, RunRecord], metric: str) -> str:
     """Return mean, deviation and number of seeds; of numbers that are no percentages two digits."""
-    found = spread([*values(group, metric).values()])
+    if not (known := values(group, metric)):
+        return NOTHING
+    found = spread([*known.values()])
     digits = 1 if measure_of(metric, [*group.values()]).unit == "%" else 2
     return f"{plus_minus(found.mean, found.std, digits)} ({found.n})"
 
 
-def difference(plus: Mapping[int, RunRecord], minus: Mapping[int, RunRecord], metric: str) -> str:
-    """Return a paired difference with its interval and the number of seeds that were won."""
-    if not plus or not minus:
-        return NOTHING
-    ours, theirs = values(plus, metric), values(minus, metric)
+def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> str:
+    """Return the difference of values by seed with its interval and the number of seeds won."""
     found = paired_difference(ours, theirs)
-    if found is None or plus == minus:
+    if found is None:
         return NOTHING
     won = sum(ours[seed] > theirs[seed] for seed in ours.keys() & theirs.keys())
     return f"{interval(found, 1).rpartition(' ')[0]}, {won} of {found.n}"

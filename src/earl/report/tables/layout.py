@@ -7,7 +7,7 @@ from math import floor, log10
 from typing import Literal, TypeAlias
 
 from earl.report.groups import Column
-from earl.report.measures import Measure
+from earl.report.measures import MEAN, Measure
 from earl.report.statistics import Difference
 from earl.report.tables.table import Cell, Table
 
@@ -138,9 +138,10 @@ def legend(table: Table) -> str:
     percent = any(m.unit == "%" for m in table.measures)
     readings = [m.name for m in table.measures if m.kind == "reading" and m.unit != "%"]
     parts = [f"Percent: {over_seeds}"] if percent else []
-    if readings:
-        how = "likewise, not in percent." if percent else over_seeds
-        parts.append(f"{', '.join(readings)} at the end of the stream: {how}")
+    how = "likewise, not in percent." if percent else over_seeds
+    for mean, when in ((False, "at the end of the stream"), (True, "over all evaluations")):
+        if named := [name for name in readings if name.endswith(MEAN) == mean]:
+            parts.append(f"{', '.join(named)} {when}: {how}")
     if table.versus is not None:
         parts.append(
             f"vs {table.versus}: mean of the paired differences on common seeds with its 95 % "
