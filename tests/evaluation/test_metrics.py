@@ -7,11 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earl.errors import EarlError
-from earl.evaluation.metrics import a_auc, a_auc_all, a_last, a_last_all, aoa, forgetting
+from earl.evaluation.metrics import (
+    a_auc,
+    a_auc_all,
+    a_last,
+    a_last_all,
+    a_new,
+    aoa,
+    forgetting,
+    of_part,
+)
 from earl.experiments.measuring import OVER_ALL_BUCKETS, measured
 from histories import evaluation
 
-METRICS = [a_auc, a_auc_all, a_last, a_last_all, aoa, forgetting]
+METRICS = [a_auc, a_auc_all, a_last, a_last_all, a_new, aoa, forgetting]
 
 
 # ---- metrics
@@ -101,6 +110,28 @@ def test_forgetting_equals_its_definition(rows):
         )
         task += ends
     assert forgetting(history) == pytest.approx(naive_forgetting(history))
+
+
+def test_a_new_asks_about_the_classes_that_came_last_until_others_come():
+    history = [
+        evaluation(100, c0=(4, 4)),  # 1
+        evaluation(200, c0=(0, 4), c7=(1, 4), c2=(3, 4)),  # of 7 and 2: 1/2
+        evaluation(300, c0=(0, 4), c7=(4, 4), c2=(2, 4)),  # of 7 and 2: 3/4
+        evaluation(400, c0=(4, 4), c7=(4, 4), c2=(4, 4), c1=(0, 4)),  # of 1: 0
+    ]
+    assert a_new(history) == pytest.approx((1 + 1 / 2 + 3 / 4 + 0) / 4)
+    assert of_part(a_new, history, 2, 2) == pytest.approx((3 / 4 + 0) / 2)
+    assert a_new([evaluation(100)]) == 0  # nothing was asked
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=24), st.data())
+def test_the_parts_of_a_mean_are_means_of_their_own_evaluations(right, data):
+    history = [evaluation(10 * i, c0=(found, 8)) for i, found in enumerate(right)]
+    n = data.draw(st.integers(1, len(right)))
+    parts = [of_part(a_auc, history, i, n) for i in range(1, n + 1)]
+    cuts = [len(right) * i // n for i in range(n + 1)]
+    for part, first, last in zip(parts, cuts, cuts[1:], strict=False):
+        assert part == pytest.approx(sum(right[first:last]) / 8 / (last - first))
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.__name__)

@@ -125,6 +125,36 @@ columns = [{label = "disjoint", where = ["stream=disjoint"]}, {label = "none", w
     assert "seeds 1, 2." in text
 
 
+def test_a_column_may_have_a_metric_of_its_own(tmp_path: Path) -> None:
+    columns = """columns = [
+    {label = "all"}, {label = "last half", metric = "A_AUC:2/2"}, {label = "none", metric = "NC1"},
+]"""
+    described = f"""
+pages = ["page.md"]
+[table.small]
+kind = "grid"
+runs = "small"
+command = "earl sweep small"
+rows = ["scr"]
+{columns}
+[table.less]
+kind = "differences"
+runs = "small"
+command = "earl sweep small"
+pairs = [{{label = "less", plus = ["method=scr"], minus = ["method=er"]}}]
+{columns}
+"""
+    write_run(tmp_path / "results" / "small", "scr", 1, [0.5, 0.6])
+    write_pages(published(tmp_path, described, PAGE + PAGE.replace("small", "less")))
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| A_AUC | all | last half | none |" in text
+    assert "| `scr` | 55.0 (1) | 60.0 (1) | – |" in text
+    assert "| less | +25.0, 1 of 1 | +20.0, 1 of 1 | – |" in text
+    wrong = described.replace('"scr"]', '{label = "x", metric = "A_last"}]')
+    with pytest.raises(InvalidSetting, match="table small: a column or a pair has a metric"):
+        published(tmp_path / "2", wrong)
+
+
 def test_both_sides_of_a_difference_may_have_metrics_of_their_own(tmp_path: Path) -> None:
     described = """
 pages = ["page.md"]

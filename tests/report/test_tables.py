@@ -129,6 +129,22 @@ def test_a_number_that_no_run_has_is_answered_with_the_command_that_records_it(f
         table_of(folder, "baias")
 
 
+def test_a_mean_of_a_part_of_the_stream_is_asked_for_by_its_number(folder):
+    whole, first, last = (
+        cell(table_of(folder, name), "er", name).values
+        for name in ("A_AUC", "A_AUC:1/2", "A_AUC:2/2")
+    )
+    assert first != last
+    for seed in whole:
+        assert whole[seed] == pytest.approx((first[seed] + last[seed]) / 2)
+    assert not table_of(folder, "A_AUC:3/3").cells  # of two evaluations
+    for wrong in ("A_AUC:", "A_AUC:0/2", "A_AUC:3/2", "A_AUC:x", "A_new:1/0"):
+        with pytest.raises(InvalidSetting, match="named like 2/5"):
+            table_of(folder, wrong)
+    with pytest.raises(InvalidSetting, match=r"A_last is not of parts.*A_AUC"):
+        table_of(folder, "A_last:1/2")
+
+
 def test_what_a_run_made_again_has_recorded_counts_for_both(folder):
     for seed in ER:
         write_run(folder, "er", seed, ER[seed], probes=("bias",), extra={"bias": 0.5})

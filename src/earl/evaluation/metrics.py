@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from earl.errors import EarlError
-from earl.evaluation.history import Evaluation
+from earl.evaluation.history import Evaluation, Metric
 
 History = Sequence[Evaluation]
 
@@ -48,6 +48,32 @@ def forgetting(history: History) -> float:
         if best > 0:
             drops.append(best - last.correct[c] / total)
     return sum(drops) / len(drops) if drops else 0.0
+
+
+def a_new(history: History) -> float:
+    """Return A_new, the mean over all evaluations of the accuracy on the classes that came last.
+
+    These are the classes that were asked about for the first time when that last happened.
+    """
+    known: set[int] = set()
+    newest: set[int] = set()
+    found = []
+    for e in require_evaluations(history):
+        newest = e.total.keys() - known or newest
+        known |= newest
+        asked = sum(e.total[c] for c in newest)
+        found.append(sum(e.correct[c] for c in newest) / max(1, asked))
+    return sum(found) / len(found)
+
+
+def of_part(metric: Metric, history: History, i: int, n: int) -> float:
+    """Return a metric that is a mean over evaluations for the i-th of n equal parts of them.
+
+    It may look at all that was before, as A_new does, so it is taken out of the means up to there.
+    """
+    first, last = len(history) * (i - 1) // n, len(history) * i // n
+    before = first * metric(history[:first]) if first else 0.0
+    return (last * metric(history[:last]) - before) / (last - first)
 
 
 def require_evaluations(history: History) -> History:

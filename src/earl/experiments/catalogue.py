@@ -254,9 +254,8 @@ METRICS.list(
 METRICS.list(
     "AOA", "earl.evaluation.metrics:aoa", "online accuracy: predict each sample, then train on it"
 )
-METRICS.list(
-    "forgetting", "earl.evaluation.metrics:forgetting", "mean drop from a class's best accuracy"
-)
+METRICS.list("forgetting", "earl.evaluation.metrics:forgetting", "mean drop from a class's best")
+METRICS.list("A_new", "earl.evaluation.metrics:a_new", "mean accuracy on classes that came last")
 
 PROBES: "Registry[Probe]" = Registry("probe")
 PROBES.list("collapse", "earl.evaluation.probes:collapse", "NC1, NC2 and NC3 of test features")

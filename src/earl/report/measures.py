@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from earl.errors import DataNotFound, UnknownName, suggest
+from earl.errors import DataNotFound, InvalidSetting, UnknownName, suggest
+from earl.evaluation.history import Evaluation
+from earl.evaluation.metrics import of_part
 from earl.experiments.catalogue import METRICS
 from earl.experiments.runs.records import RunRecord
 from earl.report.selection import command
@@ -27,6 +29,7 @@ READINGS: Mapping[str, tuple[str, str]] = {
     },
 }
 MEAN = ":mean"  # behind the name of a reading: its mean over all evaluations, not the last one
+MEANS = ("A_AUC", "A_AUC_all", "A_new")  # metrics that are means; NAME:2/5 is that of one part
 BEST: Mapping[str, Literal["highest", "lowest"]] = {
     **dict.fromkeys(("A_AUC", "A_last", "AOA"), "highest"),
     **dict.fromkeys(("forgetting", "training_error", "bias", "NC1", "NC2", "NC3"), "lowest"),
@@ -46,10 +49,31 @@ class Measure:
         """The name under which histories have it."""
         return self.name.removesuffix(MEAN)
 
+    def of(self, history: Sequence[Evaluation]) -> float | None:
+        """Return a metric of a history, or of the part that is asked for; of an empty one, None."""
+        name, _, part = self.name.partition(":")
+        if not part:
+            return METRICS[name](history)
+        i, n = part_of(name, part)
+        return of_part(METRICS[name], history, i, n) if len(history) >= n else None
+
+
+def part_of(metric: str, text: str) -> tuple[int, int]:
+    """Return i and n of "i/n", the i-th of n equal parts of the evaluations."""
+    if metric not in MEANS:
+        raise InvalidSetting(f"{metric} is not of parts of a stream; those are {', '.join(MEANS)}")
+    i, _, n = text.partition("/")
+    if not (i.isdecimal() and n.isdecimal() and 1 <= int(i) <= int(n)):
+        raise InvalidSetting(f"a part of the stream is named like 2/5, not {text!r}")
+    return int(i), int(n)
+
 
 def measure_of(name: str, runs: Sequence[RunRecord]) -> Measure:
     """Return what is meant by a name: a metric, or a number that some of these runs recorded."""
-    if name in METRICS:
+    metric, colon, part = name.partition(":")
+    if metric in METRICS:
+        if colon:
+            part_of(metric, part)
         return Measure(name)
     recorded = {n for run in runs for n in run.history[-1].numbers if n not in COSTS}
     probe, unit = READINGS.get(name.removesuffix(MEAN), ("", ""))
@@ -76,7 +100,8 @@ def cost_measures(runs: Sequence[RunRecord]) -> list[Measure]:
 def value_of(run: RunRecord, measure: Measure, again: Sequence[RunRecord] = ()) -> float | None:
     """Return the number of a run, or None; the same run, made again, may have recorded it."""
     if measure.kind == "metric":
-        return 100 * METRICS[measure.name](run.history)
+        value = measure.of(run.history)
+        return None if value is None else 100 * value
     if measure.name == SECONDS:
         return run.seconds
     for one in (run, *again):

@@ -19,7 +19,8 @@ class Choice:
     """Some of a table's runs, by NAME=VALUE, and what they are called."""
 
     label: str
-    where: tuple[str, ...]
+    where: tuple[str, ...] = ()
+    metric: str = ""  # of a column: that of the table, unless given
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,9 @@ class Sheet:
 
     methods: a row for each choice, a column for each metric, differences to the row `versus`, and
     the costs.
-    grid: one metric, a row for each choice and a column for each of `columns`; the best of a row
-    among the runs that fit `best_by` is bold. differences: a row for each pair, likewise.
+    grid: one metric, unless a column has its own, a row for each choice and a column for each of
+    `columns`; the best of a row among the runs that fit `best_by` is bold.
+    differences: a row for each pair, likewise.
     few-shot: curves from a file of benchmarks/few_shot.py, `where` says of how many classes.
     paper-cost: what the tables of the paper take, from a file of `earl reproduce --cost --json`.
     """
@@ -118,6 +120,8 @@ def sheet(path: Path, name: str, about: Mapping[str, Any]) -> Sheet:
         values[key] = tuple(value) if isinstance(value, list) else value
     if isinstance(values.get("runs"), str):
         values["runs"] = (values["runs"],)
+    if any(row.metric for row in values.get("rows", ())):
+        raise InvalidSetting(f"{path}: table {name}: a column or a pair has a metric, not a row")
     if missing := {"runs", "command"} - set(values):
         raise InvalidSetting(f"{path}: table {name} needs {' and '.join(sorted(missing))}")
     return Sheet(**{**values, "name": name, "kind": kind})

@@ -72,14 +72,15 @@ def methods(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
 
 
 def grid(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
-    """Return a line for each row with one metric in each column, the best one bold."""
+    """Return a line for each row with a metric in each column, the best one bold."""
     (metric,) = sheet.metrics
+    asked = [column.metric or metric for column in sheet.columns]
     lines: list[list[str]] = []
     used: list[RunRecord] = []
     for choice in sheet.rows:
         groups = [select(runs, (*sheet.where, *choice.where, *c.where)) for c in sheet.columns]
         best = best_column(sheet, runs, choice) if sheet.best_by else None
-        texts = [mean_of(group, metric) if group else NOTHING for group in groups]
+        texts = [mean_of(group, name) for group, name in zip(groups, asked, strict=True)]
         if best is not None and groups[best]:
             texts[best] = f"**{texts[best]}**"
         lines.append([choice.label, *texts])
@@ -107,7 +108,7 @@ def differences(sheet: Sheet, runs: Sequence[RunRecord]) -> Made:
         for column in sheet.columns:
             plus, minus = both(sheet, runs, pair, column)
             ours, theirs = (
-                values(group, own or metric)
+                values(group, own or column.metric or metric)
                 for group, own in ((plus, pair.plus_metric), (minus, pair.minus_metric))
             )
             cells.append(difference(ours, theirs))
