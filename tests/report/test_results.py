@@ -1,6 +1,7 @@
 """Published tables say what the records say, and the pages of this repository are not stale."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from earl.errors import DataNotFound, EarlError, InvalidSetting, MixedRuns
 from earl.experiments.runs.records import find_runs
 from earl.experiments.sweeps.sweepfile import SweepFile, find
 from earl.report.export import export_records
+from earl.report.paper import figures
 from earl.report.results.description import Description
 from earl.report.results.pages import stale_pages, write_pages
 from earl.report.results.sheets import best_column
@@ -226,6 +228,22 @@ def test_the_command_checks_writes_and_says_what_it_did(tmp_path: Path) -> None:
 
 def test_the_pages_of_this_repository_say_what_its_records_say() -> None:
     assert not stale_pages(Description.open(ROOT / "results" / "tables.toml"))
+
+
+def test_sentences_quote_numbers_that_a_table_or_the_paper_has() -> None:
+    tables = re.compile(r"<!-- table: .*?<!-- end of table -->", re.DOTALL)
+    differences = re.compile(r"[+−]?\d+\.\d \[[+−]?\d+\.\d, [+−]?\d+\.\d\]")
+    pages = [ROOT / page for page in Description.open(ROOT / "results" / "tables.toml").pages]
+    texts = {page.name: page.read_text(encoding="utf-8") for page in pages}
+    shown = " ".join(table for text in texts.values() for table in tables.findall(text))
+    prose = {name: " ".join(tables.sub("", text).split()) for name, text in texts.items()}
+    quoted = [found for text in prose.values() for found in differences.findall(text)]
+    assert len(quoted) > 10 and [found for found in quoted if found not in shown] == []
+    of_page = " ".join(tables.findall(texts["results.md"]))
+    paper = [f"{reported.mean:.1f}" for reported in figures().values()]
+    known = {*paper, *re.findall(r"\d+\.\d(?!\d)", of_page)}
+    numbers = re.findall(r"(?<![\w.])\d+\.\d(?![\w.])", prose["results.md"])
+    assert len(numbers) > 100 and [number for number in numbers if number not in known] == []
 
 
 def test_no_record_of_this_repository_is_damaged_or_names_a_place() -> None:
