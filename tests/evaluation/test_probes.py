@@ -1,6 +1,7 @@
 """Probes: what they say is what one finds by hand, and they leave the learner as it was."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -44,9 +45,9 @@ def taught(make, dataset):
 
 
 def input_of(learner, dataset, schedule, steps):
-    seen = schedule.order[:steps]
+    seen, coming = schedule.order[:steps], schedule.order[steps:]
     asked = Exam(dataset.test).questions(dataset.train.labels[seen])
-    return ProbeInput(learner, steps, dataset.test, asked, dataset.train, seen)
+    return ProbeInput(learner, steps, dataset.test, asked, dataset.train, seen, coming)
 
 
 def features(learner, x):
@@ -110,28 +111,42 @@ def test_the_training_error_is_that_of_the_first_200_images_of_each_class_to_arr
     assert PROBES["training-error"](given)["training_error"] == pytest.approx(wrong / 203, rel=1e-4)
 
 
-def accuracy(learner, given):
-    right = learner.predict(given.test.images[given.asked]) == given.test.labels[given.asked]
-    return float(right.double().mean())
+def accuracy(learner, split, asked):
+    return float((learner.predict(split.images[asked]) == split.labels[asked]).double().mean())
 
 
 @pytest.mark.parametrize("preparatory", [True, False])
 def test_corrections_are_the_accuracies_of_learners_that_answer_so(make, dataset, preparatory):
     def taught_by(**settings):
         learner = make("earl", preparatory=preparatory, iterations=0.5, **settings)
-        return learner, learn(learner, dataset, steps=100)
+        given = learn(learner, dataset, steps=100)
+        coming = torch.cat([given.coming.repeat(10), given.seen])  # more than are looked at
+        return learner, replace(given, coming=coming)
 
     ways = {
         "stored": taught_by(),
         "uncorrected": taught_by(correction=False),
         "refreshed": taught_by(residual_source="refresh"),
     }
-    expected = {f"accuracy_{way}": accuracy(*taught) for way, taught in ways.items()}
-    assert len(set(expected.values())) > 1
+    expected = {}
+    for way, (learner, given) in ways.items():
+        expected[f"accuracy_{way}"] = accuracy(learner, given.test, given.asked)
+        expected[f"online_{way}"] = accuracy(learner, given.train, given.coming[:200])
+    assert len(set(expected.values())) > 2
     for way, (_, given) in ways.items():
         read = PROBES["corrections"](given)
         known = {n: v for n, v in expected.items() if way == "stored" or "stored" not in n}
         assert read == pytest.approx(known, rel=1e-4)
+
+
+def test_samples_that_come_next_are_asked_as_they_come_new_classes_are_wrong(make, dataset):
+    given = learn(make("earl", iterations=0.5), dataset, steps=10)
+    known = given.train.labels[given.seen].unique()
+    foreign = given.coming[~torch.isin(given.train.labels[given.coming], known)]
+    assert len(foreign)
+    assert PROBES["corrections"](replace(given, coming=foreign))["online_stored"] == 0
+    at_the_end = PROBES["corrections"](replace(given, coming=foreign[:0]))
+    assert at_the_end and not any(name.startswith("online") for name in at_the_end)
 
 
 @pytest.mark.parametrize("method", ["vanilla-etf", "earl", "er", "scr"])
@@ -176,9 +191,7 @@ def test_features_keep_their_distances(taught, dataset):
     given = taught("er")
     learner = given.learner
     few = torch.cat([given.asked[dataset.test.labels[given.asked] == c][:7] for c in range(4)])
-    read = PROBES["features"](
-        ProbeInput(learner, 100, dataset.test, few, dataset.train, given.seen)
-    )
+    read = PROBES["features"](replace(given, asked=few))
     numbers = learner.classes.numbers(dataset.test.labels[few])
     order = numbers.argsort(stable=True)
     assert read["feature_classes"] == numbers[order].tolist()
@@ -190,12 +203,9 @@ def test_features_keep_their_distances(taught, dataset):
 
 def test_lists_end_10_000_samples_after_the_class(taught, dataset):
     given = taught("vanilla-etf")
-    learner = given.learner
-    late = ProbeInput(
-        learner, LONGEST + arrival(given, 3), dataset.test, given.asked, dataset.train, given.seen
-    )
+    late = replace(given, step=LONGEST + arrival(given, 3))
     assert PROBES["cosines"](late)["cosine_classes"] == [3] and PROBES["features"](late)
-    later = ProbeInput(learner, late.step + 1, *(late.test, late.asked, late.train, late.seen))
+    later = replace(late, step=late.step + 1)
     assert PROBES["cosines"](later) == PROBES["features"](later) == {}
 
 

@@ -215,7 +215,7 @@ def one_pixel_split(labels):
 
 
 def input_of(learner, test, asked):
-    return ProbeInput(learner=learner, step=0, test=test, asked=asked, train=test, seen=asked)
+    return ProbeInput(learner, step=0, test=test, asked=asked, train=test, seen=asked, coming=asked)
 
 
 def test_the_probe_measures_the_asked_samples_of_seen_classes():

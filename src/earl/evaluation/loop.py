@@ -27,6 +27,7 @@ class ProbeInput:
     asked: Tensor  # indices of the test images of what was seen so far
     train: Split
     seen: Tensor  # indices of the training images that have arrived, in that order
+    coming: Tensor  # indices of those that have not
 
 
 Probe = Callable[[ProbeInput], dict[str, Reading]]
@@ -152,7 +153,8 @@ def examine(
         right, others = exam.grade(learner, every[~torch.isin(every, asked)])
         hits = sum(correct.values()) + sum(right.values())
         extra["accuracy_all_domains"] = hits / max(1, sum(total.values()) + sum(others.values()))
-    given = ProbeInput(learner, step, exam.test, asked, stream.split, seen)
+    coming = stream.schedule.order[step:]
+    given = ProbeInput(learner, step, exam.test, asked, stream.split, seen, coming)
     for probe in probes.values():
         extra |= probe(given)
     return correct, total, extra

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from earl.data.dataset import Images, batches
+from earl.data.dataset import Images, Split, batches
 from earl.errors import EarlError
 from earl.evaluation.history import Reading
 from earl.evaluation.loop import ProbeInput
@@ -23,6 +23,7 @@ from earl.nn import Classifier
 from earl.nn.collapse import nc1, nc2, nc3
 
 MOST_PER_CLASS = 100  # test images per class that a probe looks at
+MOST_COMING = 200  # samples that arrive next which a probe looks at
 MOST_TRAINING = 200  # training images per class whose error is measured
 MOST_SHOWN = 50  # test images per class whose features or cosines are kept
 FIRST_CLASSES = 4  # classes whose features are kept
@@ -187,19 +188,32 @@ def corrections(given: ProbeInput) -> dict[str, Reading]:
 
     `accuracy_uncorrected`, `accuracy_stored` by the features stored in training, if there are any,
     `accuracy_refreshed` by remembered images encoded anew. Learning is the same with all of them.
+    `online_uncorrected` and so on are about the samples that arrive next, as AOA is about each one.
     """
     learner = embedding(given, "corrections")
-    inner = learner.inner if isinstance(learner, Behind) else learner
+    exam = right_in_every_way(given.learner, learner, given.test, given.asked)
+    read: dict[str, Reading] = {f"accuracy_{way}": share for way, share in exam.items()}
+    if len(given.coming):
+        online = right_in_every_way(given.learner, learner, given.train, given.coming[:MOST_COMING])
+        read |= {f"online_{way}": share for way, share in online.items()}
+    return read
+
+
+def right_in_every_way(
+    learner: Learner, embedded: Embeds, split: Split, asked: Tensor
+) -> dict[str, float]:
+    """Return the share of these images that is right, by way to correct; new classes are wrong."""
+    inner = embedded.inner if isinstance(embedded, Behind) else embedded
     if not isinstance(inner, CorrectsInWays):
-        name = type(given.learner).__name__
+        name = type(learner).__name__
         raise EarlError(f"{name} has no residual correction: leave out --probe corrections")
-    numbers, W, right = numbers_asked(given), learner.vectors(), dict[str, int]()
-    for part in torch.arange(len(numbers)).split(500):
-        f_hat = learner.features(given.test.images[given.asked[part]])
+    W, right = embedded.vectors(), dict[str, int]()
+    for part in asked.split(500):
+        f_hat = embedded.features(split.images[part])
         for way, moved in inner.corrected_in_every_way(f_hat).items():
-            hits = ((moved @ W.T).argmax(dim=1).cpu() == numbers[part]).sum()
-            right[way] = right.get(way, 0) + int(hits)
-    return {f"accuracy_{way}": digits(n / len(numbers)) for way, n in right.items()}
+            answers = learner.classes.ids((moved @ W.T).argmax(dim=1))
+            right[way] = right.get(way, 0) + int((answers == split.labels[part]).sum())
+    return {way: digits(n / len(asked)) for way, n in right.items()}
 
 
 def embedding(given: ProbeInput, probe: str) -> Embeds:

@@ -24,7 +24,8 @@ READINGS: Mapping[str, tuple[str, str]] = {
     "training_error": ("training-error", "%"),
     **{f"accuracy_turned_{degrees}": ("rotations", "%") for degrees in (0, 90, 180, 270)},
     **{
-        f"accuracy_{way}": ("corrections", "%")
+        f"{questions}_{way}": ("corrections", "%")
+        for questions in ("accuracy", "online")
         for way in ("uncorrected", "stored", "refreshed", "means")
     },
 }
