@@ -1,12 +1,13 @@
 """The rows and columns of a table: which runs are averaged, and which are refused."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from earl.errors import MixedRuns, UnknownName
 from earl.experiments.runs.records import find_runs
-from earl.report.groups import display_value
+from earl.report.groups import display_value, group_runs
 from earl.report.tables import make_table
 from earl.report.tables.formats import FORMATS, markdown
 from run_folders import EARL, ER, write_run, write_runs
@@ -159,3 +160,16 @@ def test_unknown_metrics_and_tables_get_a_suggestion(folder):
         table_of(folder, "A_AUCC")
     with pytest.raises(UnknownName, match="did you mean 'main'"):
         table_of(folder, paper="mainn")
+
+
+def test_runs_made_before_a_shared_setting_came_belong_with_those_made_since(tmp_path):
+    """`backbone` came later; another network than the one there was then stays another."""
+    for seed, frozen in ((1, False), (2, False), (3, True)):
+        write_run(tmp_path, "er", seed, [0.3, 0.5], settings={"frozen": True} if frozen else {})
+    one, two, other = sorted(find_runs([tmp_path]), key=lambda run: run.experiment.seed)
+    settings = {n: v for n, v in one.settings.items() if n not in ("backbone", "frozen")}
+    earlier = replace(one, settings=settings)
+    ((group,), _) = group_runs([earlier, two])
+    assert group.row == "er" and set(group.runs) == {1, 2}
+    with pytest.raises(MixedRuns, match=r"they differ in frozen \(false and true\)"):
+        group_runs([earlier, other])

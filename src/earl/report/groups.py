@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from earl.errors import MixedRuns
 from earl.experiments.recipes import Value
-from earl.experiments.runs.records import RunRecord, show
+from earl.experiments.runs.records import SHARED_CAME_LATER, RunRecord, show
 
 ENVIRONMENT = ("earl", "torch", "device")  # what results may depend on beside the settings
 PLACES = ("source", "skipped")  # facts about data that may differ between machines
@@ -124,7 +124,8 @@ def own_settings(method: str, runs: Iterable[RunRecord]) -> set[str]:
 
 
 def shared_settings(run: RunRecord) -> dict[str, Value]:
-    return run.of(*SHARED)
+    """Return what methods under comparison share; what came later is as runs had it before."""
+    return {**SHARED_CAME_LATER, **run.of(*SHARED)}
 
 
 def differing(settings: Iterable[Mapping[str, Value]]) -> set[str]:

@@ -22,10 +22,8 @@ IDENTITY = ("method", "dataset", "stream", "seed", "settings", "probes", "stream
 
 # Settings that there have not always been, and what every run before had in their place. Frames
 # that grow make no difference to it: it ended, so there was room for all its classes.
-CAME_LATER: Mapping[str, Value] = {
-    **{"backbone": "resnet18", "frozen": False},
-    **{"projection": "random", "growth": True},
-}
+SHARED_CAME_LATER: Mapping[str, Value] = {"backbone": "resnet18", "frozen": False}
+CAME_LATER: Mapping[str, Value] = {**SHARED_CAME_LATER, "projection": "random", "growth": True}
 CAME_LATER_TO: Mapping[str, Mapping[str, Value]] = {  # single methods
     "er-memory-only": {"policy": "greedy_balanced"},
 }
