@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,14 @@ def test_sentences_quote_numbers_that_a_table_or_the_paper_has() -> None:
         known = {*paper, *re.findall(r"\d+\.\d(?!\d)", of)}
         numbers = re.findall(r"(?<![\w.])\d+\.\d(?![\w.])", tables.sub("", section))
         assert [number for number in numbers if number not in known] == [], section[:40]
+
+
+def test_the_example_of_a_table_is_what_its_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^earl (table results/.*)$", page, re.MULTILINE)
+    monkeypatch.chdir(ROOT)
+    printed = CliRunner().invoke(app, shlex.split(command)).stdout
+    assert printed.count("\n| ") == 3 and printed.split("\n\nPercent")[0] in page
 
 
 def test_no_record_of_this_repository_is_damaged_or_names_a_place() -> None:

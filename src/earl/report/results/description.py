@@ -10,7 +10,7 @@ from earl.errors import DataNotFound, InvalidSetting, suggest
 from earl.storage.reading import read_text
 
 LARGEST = 1 << 20  # bytes of a description
-Kind = Literal["methods", "grid", "differences", "few-shot", "paper-cost"]
+Kind = Literal["methods", "grid", "differences", "few-shot", "paper-cost", "written"]
 Entry = TypeVar("Entry")
 
 

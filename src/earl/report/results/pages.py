@@ -11,11 +11,12 @@ from earl.report.results.description import Description, Sheet, of_method
 from earl.report.results.few_shot import few_shot
 from earl.report.results.paper_cost import paper_cost
 from earl.report.results.sheets import markdown
+from earl.report.results.written import written
 from earl.storage.files import replace_text
 from earl.storage.reading import read_text
 
 LARGEST = 1 << 22  # bytes of a page
-FROM_FILES = {"few-shot": few_shot, "paper-cost": paper_cost}  # tables that are no runs
+FROM_FILES = {"few-shot": few_shot, "paper-cost": paper_cost, "written": written}  # no runs
 PLACE = re.compile(
     r"(?P<begin><!-- table: (?P<table>\S+)(?: (?P<method>\S+))? -->\n)"
     r".*?(?P<end><!-- end of table -->)",
