@@ -250,6 +250,17 @@ def test_sentences_quote_numbers_that_a_table_or_the_paper_has() -> None:
         assert [number for number in numbers if number not in known] == [], section[:40]
 
 
+def test_the_results_of_a_method_are_tables_of_records_and_sentences_quote_them() -> None:
+    tables = re.compile(r"<!-- table: .*?<!-- end of table -->", re.DOTALL)
+    pages = [p for p in Description.open(ROOT / "results" / "tables.toml").pages if "methods/" in p]
+    for page in pages:
+        section = (ROOT / page).read_text(encoding="utf-8").partition("\n## Results\n")[2]
+        shown = " ".join(tables.findall(section))
+        prose = re.sub(r"`[^`]*`", "", tables.sub("", section))
+        assert shown and "\n|" not in prose, page
+        assert set(re.findall(r"\d+\.\d+", prose)) <= set(re.findall(r"\d+\.\d+", shown)), page
+
+
 def test_the_example_of_a_table_is_what_its_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^earl (table results/.*)$", page, re.MULTILINE)
