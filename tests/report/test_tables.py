@@ -120,6 +120,18 @@ def test_numbers_of_probes_are_shown_as_they_are_at_the_end(tmp_path):
     assert "bias:mean over all evaluations: likewise" in markdown(over_all)
 
 
+def test_what_is_asked_about_samples_to_come_has_a_mean_though_nothing_follows_the_end(tmp_path):
+    path = write_run(tmp_path, "earl", 1, [0.5, 0.5], extra={"online_stored": 0.25})
+    first, last = (path / "history.jsonl").read_text().splitlines()
+    last = last.replace('"online_stored":0.25', '"bytes":1')
+    (path / "history.jsonl").write_text(f"{first}\n{last}\n")
+    write_summary(path, json.loads((path / "summary.json").read_text()))
+    table = table_of(tmp_path, "online_stored:mean")
+    assert cell(table, "earl", "online_stored:mean").values == {1: 25}
+    with pytest.raises(DataNotFound, match=r"earlier ones have: online_stored:mean is their mean"):
+        table_of(tmp_path, "online_stored")
+
+
 def test_a_number_that_no_run_has_is_answered_with_the_command_that_records_it(folder):
     with pytest.raises(DataNotFound, match=r"none of the 6 runs has recorded 'NC2'.*--probe coll"):
         table_of(folder, "NC2")

@@ -76,10 +76,18 @@ def measure_of(name: str, runs: Sequence[RunRecord]) -> Measure:
         if colon:
             part_of(metric, part)
         return Measure(name)
-    recorded = {n for run in runs for n in run.history[-1].numbers if n not in COSTS}
-    probe, unit = READINGS.get(name.removesuffix(MEAN), ("", ""))
-    if name.removesuffix(MEAN) in recorded:
+    ever = {n for run in runs for e in run.history for n in e.numbers if n not in COSTS}
+    at_last = {n for run in runs for n in run.history[-1].numbers if n not in COSTS}
+    reading = name.removesuffix(MEAN)
+    probe, unit = READINGS.get(reading, ("", ""))
+    recorded = at_last if name == reading else ever
+    if reading in recorded:
         return Measure(name, unit, "reading")
+    if reading in ever:  # what comes next is asked for, and nothing does
+        raise DataNotFound(
+            f"no run has {name!r} at the last evaluation; earlier ones have: {name + MEAN} is "
+            "their mean"
+        )
     if probe:
         raise DataNotFound(
             f"none of the {len(runs)} runs has recorded {name!r}; record it with, for example: "
