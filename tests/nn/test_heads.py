@@ -59,7 +59,8 @@ def test_a_grown_projection_gives_the_same_features_and_zeros_and_keeps_its_mome
     moments = {name: value.clone() for name, value in optimizer.state[last].items()}
     p.grow(9, optimizer)
     assert p.linear.weight is last and last.shape == (9, 5)
-    assert torch.equal(p(x), F.pad(before, (0, 5)))
+    close(p(x), F.pad(before, (0, 5)))  # products of another shape may round differently
+    assert not p(x)[:, 4:].any()
     for name, value in optimizer.state[last].items():
         kept = moments[name] if name == "step" else F.pad(moments[name], (0, 0, 0, 5))
         assert torch.equal(value, kept)
