@@ -1,8 +1,6 @@
 """Published tables of few samples: accuracy after so many samples a class, from benchmarks."""
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -11,21 +9,15 @@ from earl.report.results.description import Sheet
 from earl.report.results.sheets import NOT_RUN, table
 from earl.report.statistics import paired_difference
 from earl.report.tables.layout import NOTHING, interval, quantity
-from earl.storage.reading import read_text
-
-LARGEST = 1 << 20  # bytes of a file of curves
 
 
-def few_shot(sheet: Sheet, file: Path) -> str:
+def few_shot(sheet: Sheet, content: Mapping[str, Any]) -> str:
     """Return a table with a line for each contestant, and what a reader has to know below it.
 
     In the columns stand the mean accuracies in percent after each count of samples a class,
     microseconds and bytes. Rows that are `compared` have their paired differences to the contestant
     `versus` in a line of their own.
     """
-    if not file.is_file():
-        return f"No records yet: `{sheet.command}` makes them.\n"
-    content: dict[str, Any] = json.loads(read_text(file, LARGEST))
     (classes,) = (int(text.partition("=")[2]) for text in sheet.where)
     curves = {c["name"]: c for c in content["curves"] if c["classes"] == classes}
     counts = [str(count) for count in content["counts"]]

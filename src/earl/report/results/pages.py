@@ -1,6 +1,7 @@
 """Pages whose tables are made of records: what stands between two marks is written anew."""
 
 import functools
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,12 @@ from earl.experiments.runs.records import RunRecord, find_runs
 from earl.report.results.description import Description, Sheet, of_method
 from earl.report.results.few_shot import few_shot
 from earl.report.results.paper_cost import paper_cost
-from earl.report.results.sheets import markdown
+from earl.report.results.sheets import markdown, no_records
 from earl.report.results.written import written
 from earl.storage.files import replace_text
 from earl.storage.reading import read_text
 
-LARGEST = 1 << 22  # bytes of a page
+LARGEST = 1 << 22  # bytes of a page, or of a file that a table is made of
 FROM_FILES = {"few-shot": few_shot, "paper-cost": paper_cost, "written": written}  # no runs
 PLACE = re.compile(
     r"(?P<begin><!-- table: (?P<table>\S+)(?: (?P<method>\S+))? -->\n)"
@@ -37,7 +38,7 @@ def stale_pages(description: Description) -> dict[Path, str]:
         sheet = with_method(sheets[place["table"]], place["method"])
         there = [description.path.parent / folder for folder in sheet.runs]
         if sheet.kind in FROM_FILES:
-            table = FROM_FILES[sheet.kind](sheet, *there)
+            table = from_file(sheet, *there)
         else:
             table = markdown(sheet, [run for folder in there for run in found_runs(folder)])
         return f"{place['begin']}{table}{place['end']}"
@@ -57,6 +58,19 @@ def stale_pages(description: Description) -> dict[Path, str]:
     for name in sheets.keys() - placed:
         raise InvalidSetting(f"no page has a place for table {name!r}: <!-- table: {name} -->")
     return stale
+
+
+def from_file(sheet: Sheet, file: Path) -> str:
+    """Return a table that is made of a file of numbers, not of runs."""
+    if not file.is_file():
+        return no_records(sheet)
+    try:
+        return FROM_FILES[sheet.kind](sheet, json.loads(read_text(file, LARGEST)))
+    except (json.JSONDecodeError, KeyError) as error:
+        raise InvalidSetting(
+            f"{file} is not what a table of kind {sheet.kind!r} is made of ({error}); "
+            f"`{sheet.command}` makes it anew"
+        ) from None
 
 
 def with_method(sheet: Sheet, method: str | None) -> Sheet:

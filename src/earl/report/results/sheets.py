@@ -23,8 +23,12 @@ def markdown(sheet: Sheet, runs: Sequence[RunRecord]) -> str:
     make = {"methods": methods, "grid": grid, "differences": differences}[sheet.kind]
     titles, lines, used = make(sheet, finished)
     if not used:
-        return f"No records yet: `{sheet.command}` makes them.\n"
+        return no_records(sheet)
     return table(titles, lines, about(sheet, used))
+
+
+def no_records(sheet: Sheet) -> str:
+    return f"No records yet: `{sheet.command}` makes them.\n"
 
 
 def table(titles: Sequence[str], lines: Sequence[Sequence[str]], below: str) -> str:
