@@ -89,7 +89,8 @@ def test_a_block_equals_one_with_a_strided_shortcut_convolution(channels, out, s
     shortcut = x_twin
     if len(twin.shortcut):
         convolution, norm = twin.shortcut
-        shortcut = normed(norm, F.conv2d(x_twin, convolution.weight, stride=stride))
+        everywhere = F.conv2d(x_twin, convolution.weight)  # its strided form crashes in oneDNN
+        shortcut = normed(norm, everywhere[:, :, ::stride, ::stride])
     expected = F.relu(normed(twin.norm2, y) + shortcut)
     result = block(x)
     close(result, expected, atol=1e-5, rtol=1e-5)
